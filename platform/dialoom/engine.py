@@ -1,0 +1,146 @@
+"""The one protocol behind every model: a request in, a response out.
+
+An engine lives in a worker (``openai``, ``scripted``) or in an actor of its own (``vllm``); callers cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import BaseModel
+
+from dialoom.usage import Usage
+
+
+class Message(NamedTuple):
+    """One chat message. ``role`` is ``system``, ``user`` or ``assistant``."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling parameters. Temperature 0 is greedy; ``seed`` is sent only where temperature is above 0."""
+
+    temperature: float = 0.0
+    max_tokens: int = 256
+    top_p: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+
+
+class Address(NamedTuple):
+    """Which call of which unit a request is: for scripted answers, sticky routing and logs; never sent to a model."""
+
+    dialogue_id: str
+    turn: int
+    """Index of the turn in the dialogue, from 0, all speakers counted."""
+    call: int
+    """Number of the call within the turn, from 0."""
+    method: str = ""
+    cell: str = ""
+    trial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model call. ``answer_schema`` is a JSON Schema the answer must follow, ``tools`` OpenAI-style definitions.
+
+    An engine that cannot constrain its output ignores ``answer_schema``; whoever parses must cope.
+    """
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    address: Address
+    answer_schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One answer. ``finish_reason`` is ``stop``, ``length``, ``tool_calls`` or the engine's own word.
+
+    ``text`` never holds thinking text: that is ``reasoning``. ``logprobs`` are (token, log probability) on request.
+    ``attempts`` counts tries, this one included; ``replica`` says which replica answered.
+    """
+
+    text: str
+    usage: Usage
+    finish_reason: str = "stop"
+    reasoning: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    logprobs: tuple[tuple[str, float], ...] = ()
+    attempts: int = 1
+    replica: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineIdentity:
+    """What decides an engine's answers; part of every call digest and of the run's tags.
+
+    ``addressed`` is true where answers depend on the call's address and not on its messages alone (scripts): then the
+    address takes part in the digest too.
+    """
+
+    engine: str
+    model: str
+    revision: str = ""
+    version: str = ""
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    addressed: bool = False
+
+
+class Engine(Protocol):
+    """A running model.
+
+    ``generate`` raises :class:`~dialoom.errors.EngineError` and its kinds, never a client library's own exceptions. It
+    makes one try: retries, routing and the call log belong to the runtime.
+    """
+
+    identity: EngineIdentity
+
+    async def start(self) -> None:
+        """Load what is needed. Raises EngineDown or EngineRefused with what to do. Called once, before any call."""
+
+    async def generate(self, request: Request) -> Response:
+        """Answer one request; many run at once."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text. Raises EngineRefused where the model has no embeddings."""
+
+    async def close(self) -> None:
+        """Free everything; no call is under way."""
+
+
+class EngineConfig(BaseModel, extra="forbid", frozen=True):
+    """Fields every engine's settings share; each engine subclasses it. Unknown fields are refused."""
+
+    concurrency: int | None = None
+    """Calls in flight at most, per replica; None takes the engine's own figure."""
+    price: str | None = None
+    """Name of the entry in the price table; None: no price is known and cost is null."""
+
+
+class EnginePlugin(Protocol):
+    """What an engine's module offers as ``PLUGIN``."""
+
+    name: str
+    config: type[EngineConfig]
+    in_actor: bool
+    """Whether each replica gets an actor of its own."""
+
+    def create(self, config: Any, *, replica: int) -> Engine:
+        """An engine that is not started yet."""
+
+    def resources(self, config: Any) -> dict[str, float]:
+        """Ray resources of one replica: ``num_cpus``, ``num_gpus``. A pure function."""
+
+    def replicas(self, config: Any) -> int:
+        """How many replicas the settings ask for."""
+
+    def in_flight(self, config: Any) -> int:
+        """Calls in flight at most, per replica."""

@@ -1,0 +1,58 @@
+"""Plug-ins by name: built-in modules, entry points, or any import path. No list of them anywhere.
+
+A name is looked up in this order: ``package.module:attribute`` is imported; an entry point of group
+``dialoom.<kind>`` of that name is loaded; the module ``dialoom.<kind>.<name>`` is imported and its ``PLUGIN`` taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from dialoom.errors import JobError
+
+KINDS = ("readers", "engines", "methods", "metrics", "protocols")
+
+
+def names(kind: str) -> list[str]:
+    """All names of ``kind`` that :func:`find` knows without an import path, sorted."""
+    package = importlib.import_module(f"dialoom.{kind}")
+    built_in = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    return sorted(built_in | {e.name for e in entry_points(group=f"dialoom.{kind}")})
+
+
+def find(kind: str, name: str) -> Any:
+    """The plug-in ``name`` of ``kind``.
+
+    Raises :class:`~dialoom.errors.JobError` with the nearest names where there is none, or where its module fails.
+    """
+    if ":" in name:
+        return _imported(name)
+    for entry in entry_points(group=f"dialoom.{kind}"):
+        if entry.name == name:
+            return entry.load()
+    if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(f"dialoom.{kind}.{name}"):
+        module = importlib.import_module(f"dialoom.{kind}.{name}")
+        if hasattr(module, "PLUGIN"):
+            return module.PLUGIN
+    known = [n for n in names(kind)]
+    raise JobError(f"no {kind.removesuffix('s')} is named '{name}'", hint=did_you_mean(name, known))
+
+
+def _imported(path: str) -> Any:
+    module_name, _, attribute = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise JobError(f"cannot import '{path}': {error}", hint="Write it as package.module:attribute.") from error
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A sentence with the nearest of ``known``, or all of them where none is near."""
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    allowed = f"Allowed: {', '.join(known)}." if known else ""
+    return f"Did you mean '{near[0]}'? {allowed}" if near else allowed
