@@ -111,9 +111,7 @@ class EngineBusy(EngineError):
     kind = "engine_busy"
     retriable = True
 
-    def __init__(
-        self, what: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, what: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(what, where=where, hint=hint)
         self.retry_after_s = retry_after_s
 
