@@ -1,6 +1,6 @@
 """The one protocol behind every model: a request in, a response out.
 
-An engine lives in a worker (``openai``, ``scripted``) or in an actor of its own (``vllm``); callers cannot tell.
+An engine lives in a worker (``openai``) or in an actor of its own (``vllm``); callers cannot tell.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class Engine(Protocol):
     makes one try: retries, routing and the call log belong to the runtime.
     """
 
-    identity: EngineIdentity
+    @property
+    def identity(self) -> EngineIdentity:
+        """What it is; known before ``start``, and without loading a model."""
 
     async def start(self) -> None:
         """Load what is needed. Raises EngineDown or EngineRefused with what to do. Called once, before any call."""
@@ -130,8 +132,9 @@ class EnginePlugin(Protocol):
 
     name: str
     config: type[EngineConfig]
-    in_actor: bool
-    """Whether each replica gets an actor of its own."""
+
+    def hosted(self, config: Any) -> bool:
+        """Whether each replica gets an actor of its own; else every worker holds the engine itself."""
 
     def create(self, config: Any, *, replica: int) -> Engine:
         """An engine that is not started yet."""
