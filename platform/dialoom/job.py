@@ -1,0 +1,220 @@
+"""Job files: what a user asks for, checked in full before anything starts.
+
+The fields under ``run`` and ``tracking`` say how and where; everything else says what, and is part of the job's digest.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from dialoom import registry
+from dialoom.errors import DialoomError, JobError
+from dialoom.text import printable
+from dialoom.yaml_file import Path_, YamlFile, read_yaml
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class _Part(BaseModel, extra="forbid", frozen=True):
+    """Settings refuse unknown fields."""
+
+
+class DataConfig(_Part):
+    """What to read."""
+
+    reader: str
+    """Name of a reader: ``sgd``, ``multiwoz``, ``chat``, or an import path."""
+    paths: tuple[str, ...]
+    """Files, folders or globs; relative ones from the job file's folder. ``$NAME`` takes an environment variable."""
+    options: dict[str, Any] = {}
+    """The reader's own settings."""
+    limit: int | None = Field(default=None, ge=1)
+    """The first so many dialogues only."""
+
+    @field_validator("paths", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+class SchemaConfig(_Part):
+    """Which services there are."""
+
+    path: str
+    """Service definitions (SGD or MultiWOZ 2.2 JSON) or a dialoom schema (YAML)."""
+    seen: str | None = None
+    """The training split's schema: a service of this name there counts as seen."""
+
+
+class MethodEntry(BaseModel, extra="allow", frozen=True):
+    """One method of the job; fields other than these two are the method's own settings."""
+
+    use: str
+    """Name of a method, or an import path."""
+    name: Name | None = None
+    """Its name in this job's traces; ``use`` by default."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The method's own settings as given."""
+        return dict(self.model_extra or {})
+
+
+class EngineEntry(BaseModel, extra="allow", frozen=True):
+    """One engine of the job; fields other than this one are the engine's own settings."""
+
+    use: str
+    """Name of an engine: ``vllm``, ``openai``, ``scripted``, ``replay``, or an import path."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The engine's own settings as given."""
+        return dict(self.model_extra or {})
+
+
+class RunConfig(_Part):
+    """How to run. Not part of the digest: changing it never makes another run."""
+
+    root: str = "runs"
+    """Folder that holds run folders; relative to the working directory. Any fsspec URL."""
+    workers: int = Field(default=0, ge=0)
+    """Worker actors; 0 takes one for each 128 calls in flight."""
+    units_per_worker: int = Field(default=0, ge=0)
+    """Units a worker runs at once; 0 takes what keeps the engines full."""
+    commit_s: float = Field(default=2.0, gt=0, le=60)
+    """Finished units are committed at least this often."""
+    max_attempts: int = Field(default=8, ge=1)
+    """Tries of one call before its unit ends as ``infrastructure``."""
+    backoff_s: float = Field(default=0.5, ge=0)
+    """First wait before a retry; doubled each time, at most 60 s."""
+    reuse: tuple[str, ...] = ()
+    """Run folders whose recorded calls may answer this run's."""
+
+
+class LimitConfig(_Part):
+    """Where to stop, with everything so far kept."""
+
+    unit_calls: int | None = Field(default=None, ge=1)
+    """Model calls of one unit."""
+    unit_tokens: int | None = Field(default=None, ge=1)
+    """Prompt and output tokens of one unit."""
+
+
+class TrackingConfig(_Part):
+    """Where the experiment is logged. Not part of the digest."""
+
+    enabled: bool = True
+    """False logs nothing."""
+    uri: str | None = None
+    """Tracking URI; MLFLOW_TRACKING_URI, else a SQLite store in the run root."""
+    experiment: str = "dialoom"
+    """Experiment name."""
+
+
+class Job(_Part):
+    """A whole job file."""
+
+    name: Name
+    """Names the run folder and the MLflow run."""
+    data: DataConfig
+    domain: SchemaConfig = Field(alias="schema")
+    """The domain schema (field ``schema`` in the file)."""
+    methods: tuple[MethodEntry, ...] = Field(min_length=1)
+    engines: dict[Name, EngineEntry] = Field(min_length=1)
+    roles: dict[str, str] = {}
+    """Role to engine name; a job with one engine needs none."""
+    trials: int = Field(default=1, ge=1)
+    """Repeats of every unit."""
+    seed: int = 0
+    """Seed of everything that draws."""
+    scores: tuple[str, ...] = ()
+    """Metric definitions; empty takes those that fit the data."""
+    limits: LimitConfig = LimitConfig()
+    run: RunConfig = RunConfig()
+    tracking: TrackingConfig = TrackingConfig()
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _names_are_entries(cls, value: Any) -> Any:
+        if isinstance(value, list):
+            return [{"use": v} if isinstance(v, str) else v for v in value]
+        return value
+
+
+def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> tuple[Job, YamlFile]:
+    """The job at ``path``; ``overrides`` maps dotted fields to values (the command line's).
+
+    Raises JobError that names file, line and field, what was found and what is allowed.
+    """
+    file = read_yaml(Path(path))
+    for dotted, value in (overrides or {}).items():
+        _override(file.data, dotted.split("."), value)
+    return parse_part(Job, file.data, file, ()), file
+
+
+def _override(data: dict[str, Any], path: list[str], value: Any) -> None:
+    for name in path[:-1]:
+        data = data.setdefault(name, {})
+        if not isinstance(data, dict):
+            raise JobError(f"'{'.'.join(path)}' does not name a field", hint=f"'{name}' holds a value, not fields.")
+    data[path[-1]] = value
+
+
+Model = typing.TypeVar("Model", bound=BaseModel)
+
+
+def parse_part(model: type[Model], data: Any, file: YamlFile, prefix: Path_) -> Model:
+    """``data`` as ``model``; the first problem becomes a JobError placed at its line of ``file``."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors()
+        first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+        loc = tuple(p for p in first["loc"] if not (isinstance(p, str) and p.startswith("function-")))
+        more = f" ({len(problems) - 1} more problems.)" if len(problems) > 1 else ""
+        what, hint = _explain(model, first, loc)
+        raise JobError(what, where=file.where(prefix + loc), hint=(hint + more).strip()) from None
+
+
+def _explain(model: type[BaseModel], problem: Any, loc: Path_) -> tuple[str, str]:
+    kind, found = problem["type"], printable(repr(problem.get("input")), 80)
+    if kind == "extra_forbidden":
+        owner = _model_at(model, loc[:-1])
+        known = [f.alias or n for n, f in owner.model_fields.items()] if owner else []
+        return f"unknown field '{printable(str(loc[-1]))}'", registry.did_you_mean(str(loc[-1]), known)
+    if kind == "missing":
+        return "this field is required and missing", ""
+    allowed = problem["msg"][0].lower() + problem["msg"][1:]
+    return f"found {found}: {allowed}", ""
+
+
+def _model_at(model: type[BaseModel], loc: Path_) -> type[BaseModel] | None:
+    """The settings class that a path of fields leads to."""
+    current: Any = model
+    for part in loc:
+        if isinstance(current, type) and issubclass(current, BaseModel):
+            fields = {f.alias or n: f.annotation for n, f in current.model_fields.items()}
+            if part not in fields:
+                return None
+            current = fields[str(part)]
+        else:
+            args = [a for a in typing.get_args(current) if a is not Ellipsis]
+            current = args[-1] if args else None
+        if isinstance(current, types.UnionType):
+            current = next((a for a in typing.get_args(current) if a is not type(None)), None)
+    return current if isinstance(current, type) and issubclass(current, BaseModel) else None
+
+
+def plugin_settings(kind: str, entry: MethodEntry | EngineEntry, file: YamlFile, prefix: Path_) -> tuple[Any, Any]:
+    """The plug-in that ``entry`` names and its checked settings. Raises JobError with the entry's line."""
+    try:
+        plugin = registry.find(kind, entry.use)
+    except DialoomError as error:
+        raise JobError(error.what, where=file.where((*prefix, "use")), hint=error.hint) from error
+    return plugin, parse_part(plugin.config, entry.settings, file, prefix)

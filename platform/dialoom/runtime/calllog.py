@@ -1,0 +1,184 @@
+"""The call log: every model call stored once, found again by digest in this run and in later ones.
+
+A segment is a file of records: 4 bytes length, 4 bytes CRC-32, then the digest (16 bytes) and the response as JSON. A
+torn or damaged record ends the reading of its segment; what stands before it counts. One writer owns a segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dialoom.engine import EngineIdentity, Message, Request, Response
+from dialoom.runtime.folder import storage_errors
+from dialoom.text import storable
+from dialoom.usage import Usage
+
+SUFFIX = ".calls"
+_HEAD = struct.Struct("<II")
+
+
+class Digests:
+    """Digests of messages and calls. Static messages and answer schemas are hashed once."""
+
+    def __init__(self, identities: Mapping[str, EngineIdentity]) -> None:
+        self._identities = {
+            name: orjson.dumps([i.engine, i.model, i.revision, i.version, dict(i.flags)], option=orjson.OPT_SORT_KEYS)
+            for name, i in identities.items()
+        }
+        self._addressed = {name for name, i in identities.items() if i.addressed}
+        self._messages: dict[Message, str] = {}
+        self._schemas: dict[int, tuple[Any, bytes]] = {}
+
+    def message(self, message: Message) -> str:
+        """Hex digest (32 characters) of role and content."""
+        known = self._messages.get(message)
+        if known is None:
+            body = f"{message.role}\0{message.content}".encode("utf-8", "surrogatepass")
+            known = hashlib.blake2b(body, digest_size=16).hexdigest()
+            if len(self._messages) > 20_000:
+                self._messages.clear()
+            self._messages[message] = known
+        return known
+
+    def call(self, engine: str, request: Request, message_ids: Iterable[str]) -> bytes:
+        """16 bytes over engine identity, messages, answer schema, tools, sampling and trial.
+
+        The address takes part only for engines whose answers depend on it.
+        """
+        s = request.sampling
+        h = hashlib.blake2b(self._identities[engine], digest_size=16)
+        h.update("".join(message_ids).encode())
+        h.update(
+            f"|{s.temperature}|{s.max_tokens}|{s.top_p}|{s.seed}|{s.stop}|{s.logprobs}|{request.address.trial}|".encode()
+        )
+        if request.answer_schema is not None:
+            h.update(self._tree(request.answer_schema))
+        if request.tools:
+            h.update(self._tree(request.tools))
+        if engine in self._addressed:
+            h.update(repr(tuple(request.address)).encode("utf-8", "backslashreplace"))
+        return h.digest()
+
+    def _tree(self, tree: Any) -> bytes:
+        known = self._schemas.get(id(tree))
+        if known is None or known[0] is not tree:
+            if len(self._schemas) > 5_000:
+                self._schemas.clear()
+            body = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS)
+            known = self._schemas[id(tree)] = (tree, hashlib.blake2b(body, digest_size=16).digest())
+        return known[1]
+
+
+class CallLog:
+    """The records of this run and of the runs it may reuse; appends to one segment of its own.
+
+    ``append`` only buffers; ``flush`` writes the buffer out. Not for use by two event loops at once.
+    """
+
+    def __init__(self, segment: Path, sources: Iterable[Path] = ()) -> None:
+        self._path = segment
+        self._known: dict[bytes, tuple[Path, int, int] | Response] = {}
+        self._buffer: list[bytes] = []
+        self._writing = asyncio.Lock()
+        for source in sources:
+            for path in sorted(source.glob(f"*{SUFFIX}")):
+                if path != segment:
+                    for digest, offset, size in scan(path):
+                        self._known.setdefault(digest, (path, offset, size))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, digest: bytes) -> Response | None:
+        """The stored response, or None."""
+        found = self._known.get(digest)
+        if found is None or isinstance(found, Response):
+            return found
+        path, offset, size = found
+        with storage_errors(path), path.open("rb") as file:
+            file.seek(offset)
+            return decode_response(file.read(size))
+
+    def append(self, digest: bytes, response: Response) -> None:
+        """Store a response; a digest that is stored already is left as it is."""
+        if digest in self._known:
+            return
+        self._known[digest] = response
+        body = digest + encode_response(response)
+        self._buffer.append(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+
+    async def flush(self) -> None:
+        """Write what is buffered, and make it safe on disk. Raises StorageError; the buffer is kept then."""
+        async with self._writing:
+            buffered = self._buffer
+            if not buffered:
+                return
+            self._buffer = []
+            try:
+                await asyncio.to_thread(self._write, b"".join(buffered))
+            except BaseException:
+                self._buffer = buffered + self._buffer
+                raise
+
+    def _write(self, data: bytes) -> None:
+        with storage_errors(self._path), self._path.open("ab") as out:
+            size = out.tell()
+            try:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            except OSError:
+                out.truncate(size)  # a half-written record would hide all that comes after it
+                raise
+
+
+def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:
+    """(digest, offset of the response, its size) of every whole record of a segment, up to the first torn one."""
+    with storage_errors(path), path.open("rb") as file:
+        offset = 0
+        while True:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                return
+            size, crc = _HEAD.unpack(head)
+            body = file.read(size)
+            if len(body) < size or size < 16 or zlib.crc32(body) != crc:
+                return
+            yield body[:16], offset + _HEAD.size + 16, size - 16
+            offset += _HEAD.size + size
+
+
+def encode_response(response: Response) -> bytes:
+    """A response as JSON bytes; ``attempts`` and ``replica`` are not kept."""
+    u = response.usage
+    record = [
+        storable(response.text),
+        response.finish_reason,
+        [u.prompt_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens, u.queue_s, u.run_s],
+        storable(response.reasoning),
+        list(response.tool_calls),
+        [[storable(t), p] for t, p in response.logprobs],
+    ]
+    return orjson.dumps(record)
+
+
+def decode_response(data: bytes) -> Response:
+    """Inverse of :func:`encode_response`."""
+    text, finish, usage, reasoning, tool_calls, logprobs = orjson.loads(data)
+    return Response(
+        text=text,
+        usage=Usage(*usage),
+        finish_reason=finish,
+        reasoning=reasoning,
+        tool_calls=tuple(tool_calls),
+        logprobs=tuple((t, p) for t, p in logprobs),
+    )

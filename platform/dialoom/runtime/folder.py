@@ -1,0 +1,138 @@
+"""The run folder: where everything of one run lies, and the one way files get there.
+
+```
+RUN/job.yaml run.json prompts/ epochs/ parts/ calls/ traces/ scores.json log.jsonl
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dialoom.errors import RunRefused, StorageError
+
+
+class RunFolder:
+    """A run's folder on a file system; made where it is missing."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def traces(self) -> Path:
+        """Folder of the compacted Parquet files."""
+        return self.path / "traces"
+
+    def make(self) -> None:
+        """Create the folder. Raises StorageError with the reason."""
+        with storage_errors(self.path):
+            for name in ("parts", "calls", "epochs", "traces"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write ``name`` whole or not at all: a temporary name, flushed to disk, then renamed. Raises StorageError."""
+        target = self.path / name
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        with storage_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as out:
+                    out.write(data)
+                    out.flush()
+                    os.fsync(out.fileno())
+                temporary.replace(target)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                raise
+
+    def read(self, name: str) -> bytes | None:
+        """The content of ``name``, or None where it does not exist. Raises StorageError."""
+        with storage_errors(self.path / name):
+            try:
+                return (self.path / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """The JSON object in ``name``, or None where it does not exist. Raises StorageError."""
+        data = self.read(name)
+        if data is None:
+            return None
+        try:
+            record = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise StorageError(f"is damaged: {error}", where=str(self.path / name)) from error
+        return dict(record)
+
+    def put_json(self, name: str, record: Mapping[str, Any]) -> None:
+        """Write a JSON object, indented, whole or not at all. Raises StorageError."""
+        self.put(name, orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
+
+    def names(self, folder: str, suffix: str) -> list[str]:
+        """Names (with the folder) of the finished files of ``folder``, sorted; unfinished ones are left out."""
+        with storage_errors(self.path / folder):
+            try:
+                found = os.listdir(self.path / folder)
+            except FileNotFoundError:
+                return []
+        return sorted(f"{folder}/{n}" for n in found if n.endswith(suffix) and not n.startswith("."))
+
+    def next_epoch(self) -> int:
+        """A number that no other start of this run has, from 1: names this start's parts and segments."""
+        with storage_errors(self.path / "epochs"):
+            number = len(self.names("epochs", ".json")) + 1
+            while True:
+                name = self.path / "epochs" / f"{number:05d}.json"
+                try:
+                    with name.open("xb") as out:
+                        out.write(orjson.dumps({"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}))
+                    return number
+                except FileExistsError:
+                    number += 1
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one driver; the lock ends with the process. Raises RunRefused where another holds it."""
+        with storage_errors(self.path), (self.path / ".lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise RunRefused(
+                    f"another process is running this job ({lock.read(80).strip()})",
+                    where=str(self.path),
+                    hint="Wait for it, or stop it; the run can be resumed.",
+                ) from None
+            lock.truncate(0)
+            lock.write(f"{socket.gethostname()} pid {os.getpid()}")
+            lock.flush()
+            yield
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn the file system's errors into StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        hints = {
+            28: "The disk is full: free some space and run the same command again; nothing committed is lost.",
+            122: "The disk quota is used up: free some space and run the same command again.",
+            13: "Give this user the right to write there, or set run.root.",
+            30: "The file system is read-only: set run.root to another place.",
+        }
+        hint = hints.get(error.errno or 0, "Check the path and run the same command again.")
+        raise StorageError(error.strerror or str(error), where=str(error.filename or path), hint=hint) from error

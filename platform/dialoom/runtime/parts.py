@@ -1,0 +1,56 @@
+"""Parts: finished units as a worker commits them, in files that exist whole or not at all.
+
+A part holds one Arrow IPC stream a table, one after the other: ``DLP1``, then for each table an 8-byte length and the
+stream. Units are never split over parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dialoom.errors import StorageError
+from dialoom.traces.tables import TABLES, columns
+
+MAGIC = b"DLP1"
+SUFFIX = ".part"
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Table name to rows."""
+
+
+def encode(rows: Rows) -> bytes:
+    """``rows`` as the bytes of one part."""
+    out = [MAGIC]
+    for name, schema in TABLES.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+            if rows.get(name):
+                writer.write_batch(columns(schema, rows[name]))
+        body = sink.getvalue().to_pybytes()
+        out += [len(body).to_bytes(8, "little"), body]
+    return b"".join(out)
+
+
+def decode(data: bytes, names: Sequence[str] = tuple(TABLES)) -> dict[str, pa.Table]:
+    """The tables ``names`` of a part. Raises StorageError where the bytes are no whole part."""
+    if data[:4] != MAGIC:
+        raise StorageError("is not a part file")
+    tables, position = {}, 4
+    for name in TABLES:
+        size = int.from_bytes(data[position : position + 8], "little")
+        position += 8
+        if position + size > len(data):
+            raise StorageError("is a torn part file")
+        if name in names:
+            tables[name] = pa.ipc.open_stream(pa.py_buffer(data[position : position + size])).read_all()
+        position += size
+    return tables
+
+
+def part_name(epoch: int, worker: str, number: int) -> str:
+    """Name of a worker's part within the run folder; sorts by epoch."""
+    return f"parts/{epoch:05d}-{worker}-{number:06d}{SUFFIX}"

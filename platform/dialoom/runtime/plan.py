@@ -1,0 +1,237 @@
+"""A job made concrete: plug-ins found, settings checked, schema loaded, digest taken. Workers get it whole."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+import dialoom
+from dialoom import registry
+from dialoom.engine import EngineIdentity
+from dialoom.errors import JobError
+from dialoom.job import EngineEntry, Job, MethodEntry, plugin_settings
+from dialoom.schema import Schema
+from dialoom.unit import UnitKey
+from dialoom.yaml_file import YamlFile
+
+CALLS_PER_WORKER = 128
+"""Calls in flight that one worker process drives without becoming the limit (``dialoom bench overhead``)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A plug-in by name with its checked settings."""
+
+    use: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class EngineSpec(Part):
+    """An engine of the plan. ``in_flight`` is per replica; ``hosted`` engines live in actors of their own."""
+
+    identity: EngineIdentity = field(default_factory=lambda: EngineIdentity("", ""))
+    replicas: int = 1
+    in_flight: int = 1
+    hosted: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
+    price: str | None = None
+
+
+@dataclass(frozen=True)
+class Variant(Part):
+    """One method with its settings and engines: what a unit's (method, cell) stands for."""
+
+    method: str = ""
+    cell: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    declares: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a worker needs. Holds no secret: engines name environment variables only."""
+
+    name: str
+    variants: tuple[Variant, ...]
+    engines: Mapping[str, EngineSpec]
+    schema: Schema
+    seen_services: tuple[str, ...] | None
+    job: Mapping[str, Any]
+    identity: Mapping[str, Any]
+    prompts: Mapping[str, str]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest (32 characters) of what decides the results: see :attr:`identity`."""
+        return _digest(self.identity)
+
+    @cached_property
+    def options(self) -> Job:
+        """The job, checked again from its resolved form."""
+        return Job.model_validate(self.job)
+
+    @property
+    def capacity(self) -> int:
+        """Calls in flight that all engines take together."""
+        return sum(e.replicas * e.in_flight for e in self.engines.values())
+
+    @property
+    def workers(self) -> int:
+        """Worker actors to start."""
+        return self.options.run.workers or max(1, math.ceil(self.capacity / CALLS_PER_WORKER))
+
+    @property
+    def units_per_worker(self) -> int:
+        """Units in work at once in one worker: enough that a call waits whenever an engine has room."""
+        return self.options.run.units_per_worker or math.ceil(self.capacity / self.workers * 1.25) + 2
+
+    def units(self, dialogue_id: str) -> list[UnitKey]:
+        """Every unit of one dialogue."""
+        return [
+            UnitKey(dialogue_id, v.method, v.cell, trial) for trial in range(self.options.trials) for v in self.variants
+        ]
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """``field: old -> new`` for every field in which two identities differ."""
+    a, b = dict(_flat(old)), dict(_flat(new))
+    return [
+        f"{k}: {a.get(k, '(none)')} -> {b.get(k, '(none)')}"
+        for k in sorted(a.keys() | b.keys())
+        if a.get(k) != b.get(k)
+    ]
+
+
+def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping) and tree:
+        for key, value in tree.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, tree
+
+
+def _digest(tree: Any) -> str:
+    return hashlib.blake2b(orjson.dumps(tree, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+def located(path: str, base: Path) -> str:
+    """``path`` with environment variables filled in, relative ones from ``base``. Raises JobError for an unset one."""
+    filled = os.path.expanduser(os.path.expandvars(path))
+    if "$" in filled:
+        raise JobError(f"'{path}' names an environment variable that is not set", hint="Set it, or write the path out.")
+    return filled if "://" in filled else str(Path(base, filled))
+
+
+def make_plan(job: Job, file: YamlFile) -> Plan:
+    """The plan of ``job``. Raises JobError or SchemaError with file and line; starts nothing."""
+    base = file.path.parent
+    schema, seen = _schemas(job, file, base)
+    engines = {name: _engine(entry, file, name, base) for name, entry in job.engines.items()}
+    variants, prompts = [], {}
+    for i, entry in enumerate(job.methods):
+        variant, texts = _variant(entry, job, file, i, schema)
+        if any(v.method == variant.method for v in variants):
+            raise JobError(
+                f"two methods are named '{variant.method}'", where=file.where(("methods", i)), hint="Give one a 'name'."
+            )
+        variants.append(variant)
+        prompts.update({f"{variant.method}/{name}": text for name, text in texts.items()})
+    identity = {
+        "code": dialoom.__version__,
+        "schema": schema.digest,
+        "methods": {v.method: {"use": v.use, "settings": dict(v.settings), "roles": dict(v.roles)} for v in variants},
+        "engines": {n: _identity_record(e.identity) for n, e in engines.items()},
+        "prompts": {name: _digest(text) for name, text in prompts.items()},
+        "seed": job.seed,
+        "trials": job.trials,
+        "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens"}),
+    }
+    resolved = job.model_dump(mode="json", by_alias=True)
+    resolved["data"]["paths"] = [located(p, base) for p in job.data.paths]
+    resolved["schema"]["path"] = located(job.domain.path, base)
+    resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
+    resolved["methods"] = [{"use": v.use, "name": v.method, **v.settings} for v in variants]
+    resolved["engines"] = {n: {"use": e.use, **e.settings} for n, e in engines.items()}
+    return Plan(job.name, tuple(variants), engines, schema, seen, resolved, identity, prompts)
+
+
+def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, ...] | None]:
+    from dialoom.schema_files import load_schema
+
+    schema = load_schema(located(job.domain.path, base))
+    if job.domain.seen is None:
+        return schema, None
+    seen = load_schema(located(job.domain.seen, base))
+    return schema, tuple(n for n in schema.services if n in seen.services)
+
+
+def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> EngineSpec:
+    plugin, config = plugin_settings("engines", entry, file, ("engines", name))
+    settings = _settings(config)
+    for key in ("answers", "model"):
+        value = settings.get(key)
+        if isinstance(value, str) and (value.startswith((".", "~", "$")) or (key == "answers" and value)):
+            settings[key] = located(value, base)
+    config = plugin.config.model_validate(settings)
+    return EngineSpec(
+        use=entry.use,
+        settings=settings,
+        identity=plugin.create(config, replica=0).identity,
+        replicas=plugin.replicas(config),
+        in_flight=plugin.in_flight(config),
+        hosted=plugin.hosted(config),
+        resources=plugin.resources(config),
+        price=config.price,
+    )
+
+
+def _variant(entry: MethodEntry, job: Job, file: YamlFile, i: int, schema: Schema) -> tuple[Variant, Mapping[str, str]]:
+    plugin, config = plugin_settings("methods", entry, file, ("methods", i))
+    roles = {}
+    for role in plugin.roles:
+        name = job.roles.get(role) or (next(iter(job.engines)) if len(job.engines) == 1 else None)
+        if name is None:
+            raise JobError(
+                f"role '{role}' has no engine",
+                where=file.where(("roles",)),
+                hint=f"Add 'roles: {{{role}: NAME}}'; engines here: {', '.join(job.engines)}.",
+            )
+        if name not in job.engines:
+            hint = registry.did_you_mean(name, list(job.engines))
+            raise JobError(
+                f"role '{role}' names no engine of this job: '{name}'", where=file.where(("roles", role)), hint=hint
+            )
+        roles[role] = name
+    plugin.create(config, schema)
+    variant = Variant(
+        use=entry.use,
+        settings=_settings(config),
+        method=entry.name or entry.use.rpartition(":")[2],
+        roles=roles,
+        declares=tuple(sorted(plugin.declares)),
+    )
+    return variant, plugin.prompts(config)
+
+
+def _settings(config: BaseModel) -> dict[str, Any]:
+    return config.model_dump(mode="json")
+
+
+def _identity_record(identity: EngineIdentity) -> dict[str, Any]:
+    return {
+        "engine": identity.engine,
+        "model": identity.model,
+        "revision": identity.revision,
+        "version": identity.version,
+        "flags": dict(identity.flags),
+    }
