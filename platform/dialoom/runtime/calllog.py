@@ -87,7 +87,7 @@ class CallLog:
     def __init__(self, segment: Path, sources: Iterable[Path] = ()) -> None:
         self._path = segment
         self._known: dict[bytes, tuple[Path, int, int] | Response] = {}
-        self._buffer: list[bytes] = []
+        self._buffer: list[tuple[bytes, bytes]] = []
         self._writing = asyncio.Lock()
         for source in sources:
             for path in sorted(source.glob(f"*{SUFFIX}")):
@@ -114,7 +114,7 @@ class CallLog:
             return
         self._known[digest] = response
         body = digest + encode_response(response)
-        self._buffer.append(_HEAD.pack(len(body), zlib.crc32(body)) + body)
+        self._buffer.append((digest, _HEAD.pack(len(body), zlib.crc32(body)) + body))
 
     async def flush(self) -> None:
         """Write what is buffered, and make it safe on disk. Raises StorageError; the buffer is kept then."""
@@ -124,12 +124,15 @@ class CallLog:
                 return
             self._buffer = []
             try:
-                await asyncio.to_thread(self._write, b"".join(buffered))
+                offset = await asyncio.to_thread(self._write, b"".join(record for _, record in buffered))
             except BaseException:
                 self._buffer = buffered + self._buffer
                 raise
+            for digest, record in buffered:  # from here on the answer lies on disk, not in memory
+                self._known[digest] = (self._path, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
+                offset += len(record)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> int:
         with storage_errors(self._path), self._path.open("ab") as out:
             size = out.tell()
             try:
@@ -139,6 +142,7 @@ class CallLog:
             except OSError:
                 out.truncate(size)  # a half-written record would hide all that comes after it
                 raise
+        return size
 
 
 def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:

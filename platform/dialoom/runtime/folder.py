@@ -85,7 +85,7 @@ class RunFolder:
         """Names (with the folder) of the finished files of ``folder``, sorted; unfinished ones are left out."""
         with storage_errors(self.path / folder):
             try:
-                found = os.listdir(self.path / folder)
+                found = [p.name for p in (self.path / folder).iterdir()]
             except FileNotFoundError:
                 return []
         return sorted(f"{folder}/{n}" for n in found if n.endswith(suffix) and not n.startswith("."))

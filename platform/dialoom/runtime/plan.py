@@ -126,10 +126,10 @@ def _digest(tree: Any) -> str:
 
 def located(path: str, base: Path) -> str:
     """``path`` with environment variables filled in, relative ones from ``base``. Raises JobError for an unset one."""
-    filled = os.path.expanduser(os.path.expandvars(path))
+    filled = os.path.expandvars(path)
     if "$" in filled:
         raise JobError(f"'{path}' names an environment variable that is not set", hint="Set it, or write the path out.")
-    return filled if "://" in filled else str(Path(base, filled))
+    return filled if "://" in filled else str(Path(base, Path(filled).expanduser()))
 
 
 def make_plan(job: Job, file: YamlFile) -> Plan:
@@ -137,7 +137,8 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     base = file.path.parent
     schema, seen = _schemas(job, file, base)
     engines = {name: _engine(entry, file, name, base) for name, entry in job.engines.items()}
-    variants, prompts = [], {}
+    variants: list[Variant] = []
+    prompts: dict[str, str] = {}
     for i, entry in enumerate(job.methods):
         variant, texts = _variant(entry, job, file, i, schema)
         if any(v.method == variant.method for v in variants):

@@ -1,0 +1,213 @@
+"""The one way from a unit to a model: call log, choice of replica, retries, counts.
+
+Everything that is retried is retried here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dialoom.engine import EngineIdentity, Request, Response
+from dialoom.errors import EngineBusy, EngineDown, EngineError, Interrupted, StorageError
+from dialoom.runtime.calllog import CallLog, Digests
+from dialoom.runtime.replicas import Replica
+from dialoom.text import storable
+
+LONGEST_WAIT_S = 60.0
+REPLACE_WAIT_S = 600.0
+"""How long a call waits for a dead replica's successor before its unit ends as ``infrastructure``."""
+STICKY_LIMIT = 20_000
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the driver adds up over workers; all since the last report."""
+
+    calls: int = 0
+    replayed: int = 0
+    retries: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    waiting_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response and how it came. ``latency_s`` is wall time of the last try, 0 where it was replayed."""
+
+    response: Response
+    digest: str
+    replayed: bool
+    sent_at: float
+    latency_s: float
+
+
+@dataclass
+class Pool:
+    """The replicas of one engine."""
+
+    identity: EngineIdentity
+    replicas: list[Replica]
+    sticky: dict[str, int] = field(default_factory=dict)
+
+    def pick(self, dialogue_id: str) -> Replica | None:
+        """The replica that served the dialogue before, whose prefix cache is warm, else the least loaded one that is up."""
+        index = self.sticky.get(dialogue_id)
+        if index is not None and self.replicas[index].up:
+            return self.replicas[index]
+        up = [i for i, r in enumerate(self.replicas) if r.up]
+        if not up:
+            return None
+        index = min(up, key=lambda i: self.replicas[i].load)
+        if len(self.replicas) > 1:
+            if len(self.sticky) >= STICKY_LIMIT:
+                self.sticky.clear()
+            self.sticky[dialogue_id] = index
+        return self.replicas[index]
+
+
+class EngineClient:
+    """All engines of a job, for the units of one worker."""
+
+    def __init__(
+        self, pools: Mapping[str, Pool], log: CallLog, *, max_attempts: int, backoff_s: float, seed: int
+    ) -> None:
+        self.counts = Counts()
+        self.digests = Digests({name: pool.identity for name, pool in pools.items()})
+        self.draining = asyncio.Event()
+        self._pools = pools
+        self._log = log
+        self._max_attempts = max_attempts
+        self._backoff_s = backoff_s
+        self._random = random.Random(seed)
+        self._under_way: dict[bytes, asyncio.Future[Response]] = {}
+
+    def model(self, engine: str) -> str:
+        """Name of the model behind an engine."""
+        return self._pools[engine].identity.model
+
+    async def call(self, engine: str, request: Request, message_ids: Sequence[str]) -> Answer:
+        """The answer to ``request``: from the log, from the same call under way, or from a replica.
+
+        Raises EngineError kinds after the last try, and Interrupted while the run drains.
+        """
+        digest = self.digests.call(engine, request, message_ids)
+        stored = self._log.get(digest)
+        if stored is None and (running := self._under_way.get(digest)) is not None:
+            stored = await asyncio.shield(running)
+        if stored is not None:
+            self.counts.replayed += 1
+            return Answer(replace(stored, replica="log"), digest.hex(), True, time.time(), 0.0)
+        if self.draining.is_set():
+            raise Interrupted("the run is stopping; this call was not sent")
+        future = self._under_way[digest] = asyncio.get_running_loop().create_future()
+        try:
+            answer = await self._sent(engine, request, digest)
+        except BaseException as error:
+            future.set_exception(
+                error if isinstance(error, EngineError) else EngineDown("the call it waited for ended")
+            )
+            future.exception()  # nobody may be waiting: that is no warning
+            raise
+        finally:
+            del self._under_way[digest]
+        future.set_result(answer.response)
+        return answer
+
+    async def _sent(self, engine: str, request: Request, digest: bytes) -> Answer:
+        pool = self._pools[engine]
+        attempt = 0
+        while True:
+            attempt += 1
+            replica = await self._replica(pool, request.address.dialogue_id)
+            sent_at, started = time.time(), time.perf_counter()
+            try:
+                response = await replica.generate(request)
+                break
+            except EngineError as error:
+                if not error.retriable or attempt >= self._max_attempts:
+                    error.__dict__["attempts"] = attempt
+                    raise
+                await self._pause(error, attempt)
+        latency_s = time.perf_counter() - started
+        response = replace(
+            response,
+            text=storable(response.text),
+            reasoning=storable(response.reasoning),
+            attempts=attempt,
+            replica=replica.name,
+        )
+        self._log.append(digest, response)
+        counts, usage = self.counts, response.usage
+        counts.calls += 1
+        counts.prompt_tokens += usage.prompt_tokens
+        counts.cached_tokens += usage.cached_tokens
+        counts.output_tokens += usage.output_tokens
+        return Answer(response, digest.hex(), False, sent_at, latency_s)
+
+    async def _replica(self, pool: Pool, dialogue_id: str) -> Replica:
+        replica = pool.pick(dialogue_id)
+        if replica is not None:
+            return replica
+        waits = [asyncio.create_task(r.wait_up(REPLACE_WAIT_S)) for r in pool.replicas]
+        started = time.perf_counter()
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            self.counts.waiting_s += time.perf_counter() - started
+        replica = pool.pick(dialogue_id)
+        if replica is None:
+            raise EngineError(
+                f"no replica came back within {REPLACE_WAIT_S:.0f} s",
+                where=pool.identity.model,
+                hint="See the engine's log; run the same command again to go on.",
+            )
+        return replica
+
+    async def _pause(self, error: EngineError, attempt: int) -> None:
+        """Wait before the next try: as the endpoint asks, else doubling with jitter; never while draining."""
+        if self.draining.is_set():
+            raise Interrupted("the run is stopping; this call was not sent again")
+        self.counts.retries += 1
+        wait_s = self._backoff_s * 2 ** (attempt - 1) * (0.5 + self._random.random())
+        if isinstance(error, EngineBusy) and error.retry_after_s is not None:
+            wait_s = error.retry_after_s
+        wait_s = min(wait_s, LONGEST_WAIT_S)
+        if wait_s <= 0:
+            return
+        self.counts.waiting_s += wait_s
+        try:
+            await asyncio.wait_for(self.draining.wait(), wait_s)
+        except TimeoutError:
+            return
+        raise Interrupted("the run is stopping; this call was not sent again")
+
+    async def embed(self, engine: str, texts: Sequence[str]) -> list[list[float]]:
+        """Vectors of ``texts``, tried as calls are."""
+        attempt = 0
+        while True:
+            attempt += 1
+            replica = await self._replica(self._pools[engine], "")
+            try:
+                return await replica.embed(texts)
+            except EngineError as error:
+                if not error.retriable or attempt >= self._max_attempts:
+                    raise
+                await self._pause(error, attempt)
+
+    async def close(self) -> None:
+        """Close this worker's ends; flush the log. A log that cannot be written is not worth a crash here."""
+        for pool in self._pools.values():
+            for replica in pool.replicas:
+                await replica.close()
+        try:
+            await self._log.flush()
+        except StorageError:
+            return

@@ -1,0 +1,323 @@
+"""The driver: starts engines and workers, hands out leases, counts, and ends the run whichever way it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dialoom.errors import DialoomError, EngineError, StorageError
+from dialoom.outcome import Outcome
+from dialoom.runtime.feed import Feed
+from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.host import EngineHost
+from dialoom.runtime.index import Index
+from dialoom.runtime.plan import Plan
+from dialoom.runtime.progress import Progress
+from dialoom.runtime.worker import Lease, Report, Worker
+from dialoom.unit import UnitKey
+
+log = logging.getLogger(__name__)
+
+WORKER_LOSSES = 20
+"""So many lost workers without one committed unit between them end the run."""
+STORAGE_PATIENCE_S = 60.0
+"""So long the results may fail to be written before the run stops."""
+CLOSE_S = 20.0
+
+
+class Ending(StrEnum):
+    """How a run ended; the exit status of ``dialoom run`` follows from it."""
+
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    ENGINE = "engine"
+    STORAGE = "storage"
+    WORKERS = "workers"
+    INPUT = "input"
+
+
+@dataclass
+class _Slot:
+    """A place for one worker; a lost worker is followed by another in the same slot."""
+
+    number: int
+    actor: Any = None
+    name: str = ""
+    held: dict[UnitKey, Lease] | None = None
+
+
+class Driver:
+    """Runs one plan in one folder. ``observe`` is called about four times a second with the progress."""
+
+    def __init__(
+        self, plan: Plan, folder: RunFolder, feed: Feed, index: Index, epoch: int, observe: Callable[[Progress], None]
+    ) -> None:
+        self.progress = Progress()
+        self.ending = Ending.DONE
+        self.error: DialoomError | None = None
+        self.engines: dict[str, list[dict[str, Any]]] = {}
+        self._plan = plan
+        self._folder = folder
+        self._feed = feed
+        self._index = index
+        self._epoch = epoch
+        self._observe = observe
+        self._hosts: dict[str, list[Any]] = {}
+        self._slots = [_Slot(i) for i in range(plan.workers)]
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._losses = 0
+        self._trouble_since: float | None = None
+
+    async def run(self) -> None:
+        """From engines to the last committed unit. Sets ``ending`` and ``error``; raises only what kept it from starting."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._interrupt)
+        watcher = asyncio.create_task(self._watch())
+        try:
+            self.progress.phase = "loading engines"
+            await self._start_engines()
+            self.progress.phase = "running"
+            self.progress.started = time.monotonic()
+            await asyncio.gather(*(self._serve(slot) for slot in self._slots))
+            await self._close_rest()
+            await self._close()
+        finally:
+            watcher.cancel()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+            self._kill()
+
+    def stop(self, ending: Ending, error: DialoomError | None = None) -> None:
+        """Stop in good order; the first reason counts."""
+        if not self._stopping.is_set():
+            self.ending, self.error = ending, error
+            self.progress.phase = "stopping: calls under way are awaited"
+            self._stopping.set()
+            self._changed.set()
+
+    def _interrupt(self) -> None:
+        if self._stopping.is_set():  # asked twice: leave at once; what is committed stays
+            self._kill()
+            raise KeyboardInterrupt
+        self.stop(Ending.INTERRUPTED)
+
+    async def _watch(self) -> None:
+        while True:
+            progress = self.progress
+            progress.skipped = self._feed.skipped
+            progress.total = self._feed.units_read - self._feed.skipped if self._feed.ended else None
+            progress.sample()
+            self._observe(progress)
+            await asyncio.sleep(0.25)
+
+    async def _start_engines(self) -> None:
+        import ray
+
+        for name, spec in self._plan.engines.items():
+            if not spec.hosted:
+                continue
+            actor = ray.remote(EngineHost).options(
+                max_restarts=-1,
+                max_task_retries=0,
+                max_concurrency=1000,
+                num_cpus=spec.resources.get("num_cpus", 0),
+                num_gpus=spec.resources.get("num_gpus", 0),
+            )
+            self._hosts[name] = [
+                actor.remote(spec.use, dict(spec.settings), i, spec.in_flight) for i in range(spec.replicas)
+            ]
+        started = {
+            name: asyncio.gather(*(self._ready(name, i, host) for i, host in enumerate(hosts)))
+            for name, hosts in self._hosts.items()
+        }
+        stop = asyncio.create_task(self._stopping.wait())
+        everything = asyncio.gather(*started.values())
+        await asyncio.wait([stop, everything], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if everything.done():
+            self.engines = dict(zip(started, everything.result(), strict=True))
+        else:
+            everything.cancel()
+
+    async def _ready(self, name: str, number: int, host: Any) -> dict[str, Any]:
+        from ray.exceptions import RayError
+
+        try:
+            return dict(await host.ready.remote())
+        except EngineError as error:
+            raise error.as_instanceof_cause() if hasattr(error, "as_instanceof_cause") else error from None
+        except RayError as error:
+            raise EngineError(
+                f"engine '{name}' (replica {number}) does not start: {_first_line(error)}",
+                hint="Run 'dialoom doctor'; memory is the usual reason where its process was ended.",
+            ) from error
+
+    async def _start_worker(self, slot: _Slot) -> None:
+        import ray
+
+        slot.name = f"w{slot.number}-{uuid.uuid4().hex[:6]}"
+        slot.held = {}
+        options = {"max_restarts": 0, "max_concurrency": 16, "num_cpus": 0}
+        slot.actor = (
+            ray.remote(Worker)
+            .options(**options)
+            .remote(self._plan, str(self._folder), self._epoch, slot.name, self._hosts, share=len(self._slots))
+        )
+        await slot.actor.start.remote()
+        self.progress.workers += 1
+
+    async def _serve(self, slot: _Slot) -> None:
+        """Keep one worker busy until nothing is left; replace it when it is lost."""
+        from ray.exceptions import RayError
+
+        while not self._stopping.is_set():
+            try:
+                await self._start_worker(slot)
+                await self._feed_worker(slot)
+                return
+            except EngineError as error:
+                self.stop(Ending.ENGINE, error)
+                return
+            except (DialoomError, RayError) as error:
+                self._lost(slot, error)
+
+    async def _feed_worker(self, slot: _Slot) -> None:
+        assert slot.held is not None
+        room = self._plan.units_per_worker * 2
+        while True:
+            stopping = self._stopping.is_set()
+            leases = [] if stopping or self._trouble_since else self._take(room)
+            for lease in leases:
+                for key in lease.units:
+                    slot.held[key] = lease
+            if not leases and not slot.held:
+                if stopping or await self._all_done():
+                    return
+                continue
+            report: Report = await slot.actor.exchange.remote(leases, drain=stopping)
+            self._account(slot, report)
+            room = report.room
+            if stopping and slot.held and report.trouble:
+                return  # what could not be written stays owed; a longer wait would not help
+
+    def _take(self, room: int) -> list[Lease]:
+        try:
+            return self._feed.take(room)
+        except DialoomError as error:
+            self.stop(Ending.INPUT, error)
+            return []
+
+    async def _all_done(self) -> bool:
+        """Whether no worker holds anything and nothing is left; waits for a change otherwise."""
+        if self._feed.empty and not any(s.held for s in self._slots):
+            self._changed.set()
+            return True
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), 0.5)
+        return False
+
+    def _account(self, slot: _Slot, report: Report) -> None:
+        assert slot.held is not None
+        progress = self.progress
+        done = []
+        for key, outcome in report.done:
+            lease = slot.held.pop(key, None)
+            if lease is not None:
+                done.append((key, lease.content_hash, outcome))
+                progress.outcomes[outcome] += 1
+        progress.done += len(done)
+        self._index.record(done)
+        progress.add(report.counts)
+        progress.running = report.running
+        if done:
+            self._losses = 0
+            self._changed.set()
+        self._note_trouble(report.trouble, bool(done))
+        if report.fatal is not None:
+            self.stop(Ending.ENGINE, report.fatal)
+
+    def _note_trouble(self, trouble: str, committed: bool) -> None:
+        if committed:
+            self._trouble_since, self.progress.trouble = None, ""
+        if not trouble:
+            return
+        self.progress.trouble = trouble
+        self._trouble_since = self._trouble_since or time.monotonic()
+        if time.monotonic() - self._trouble_since > STORAGE_PATIENCE_S:
+            self.stop(Ending.STORAGE, StorageError(f"results cannot be written: {trouble}", where=str(self._folder)))
+
+    def _lost(self, slot: _Slot, error: Exception) -> None:
+        """A worker is gone: what it committed counts, the rest is handed out again."""
+        held, slot.held = slot.held or {}, {}
+        self.progress.workers = max(0, self.progress.workers - 1)
+        prefix = f"parts/{self._epoch:05d}-{slot.name}-"
+        names = [n for n in self._folder.names("parts", ".part") if n.startswith(prefix)]
+        self._index.load(self._folder, names)
+        leases = {id(lease): lease for lease in held.values()}
+        owed: list[Lease] = []
+        for lease in leases.values():
+            keys = tuple(self._index.owed([k for k in lease.units if k in held], lease.content_hash))
+            self.progress.done += sum(1 for k in lease.units if k in held and k not in keys)
+            if keys:
+                owed.append(Lease(lease.dialogue, keys, lease.content_hash, lease.close))
+        self._feed.give_back(owed)
+        self._losses += 1
+        log.warning("worker %s was lost (%s); %d units are handed out again", slot.name, _first_line(error), len(owed))
+        if self._losses >= WORKER_LOSSES:
+            self.stop(
+                Ending.WORKERS,
+                DialoomError(f"{self._losses} workers in a row were lost: {_first_line(error)}", hint="See log.jsonl."),
+            )
+
+    async def _close_rest(self) -> None:
+        """On an early end: a row for every unit that was read and not begun."""
+        if self.ending in (Ending.DONE, Ending.STORAGE):
+            return
+        slot = next((s for s in self._slots if s.actor is not None), None)
+        rest = self._feed.remaining()
+        if slot is None or not rest:
+            return
+        closed = [Lease(r.dialogue, r.units, r.content_hash, Outcome.INTERRUPTED) for r in rest]
+        slot.held = {key: lease for lease in closed for key in lease.units}
+        self._account(slot, await slot.actor.exchange.remote(closed, drain=True))
+
+    async def _close(self) -> None:
+        from ray.exceptions import RayError
+
+        for slot in self._slots:
+            if slot.actor is not None:
+                try:
+                    self._account(slot, await slot.actor.stop.remote())
+                except RayError as error:
+                    log.warning("worker %s was lost while closing: %s", slot.name, _first_line(error))
+        for hosts in self._hosts.values():
+            for host in hosts:
+                with contextlib.suppress(RayError, TimeoutError):
+                    await asyncio.wait_for(host.close.remote(), CLOSE_S)
+
+    def _kill(self) -> None:
+        import ray
+
+        for actor in [s.actor for s in self._slots if s.actor is not None] + [
+            h for hosts in self._hosts.values() for h in hosts
+        ]:
+            with contextlib.suppress(Exception):
+                ray.kill(actor, no_restart=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:300] or type(error).__name__
+
+
+Counts = Mapping[str, float]

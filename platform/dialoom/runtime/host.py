@@ -1,0 +1,106 @@
+"""The engine actor: one replica of one engine in a process of its own.
+
+Workers exchange batches with it: new calls in, finished ones out. A dead engine ends the whole process, so that Ray
+starts another; the calls under way come back to their workers as EngineDown and go elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dialoom import registry
+from dialoom.engine import Engine, Request, Response
+from dialoom.errors import EngineDown, EngineError
+from dialoom.text import printable
+from dialoom.usage import Usage
+
+Result = tuple[int, "Response | EngineError"]
+
+
+class EngineHost:
+    """Hosts one engine; made a Ray actor by the driver. ``in_flight`` caps the calls in the engine at once."""
+
+    def __init__(self, use: str, settings: Mapping[str, Any], replica: int, in_flight: int) -> None:
+        plugin = registry.find("engines", use)
+        self._engine: Engine = plugin.create(plugin.config.model_validate(settings), replica=replica)
+        self._name = f"{use}/{replica}"
+        self._room = asyncio.Semaphore(in_flight)
+        self._starting: asyncio.Task[None] | None = None
+        self._done: dict[str, list[Result]] = {}
+        self._wake: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+
+    async def ready(self) -> dict[str, Any]:
+        """Wait until the engine is loaded. Raises the EngineError that kept it from loading."""
+        if self._starting is None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C drains through the driver
+            self._starting = asyncio.create_task(self._engine.start())
+        await asyncio.shield(self._starting)
+        identity = self._engine.identity
+        return {"pid": os.getpid(), "model": identity.model, "version": identity.version, "calls": self._calls}
+
+    async def exchange(self, worker: str, batch: Sequence[tuple[int, Request]]) -> list[Result]:
+        """Take ``batch`` in, give back what is finished for ``worker``: at once, or as soon as something is.
+
+        A newer exchange of the same worker releases the older one, so that at most two of them wait.
+        """
+        await self.ready()
+        done = self._done.setdefault(worker, [])
+        for number, request in batch:
+            task = asyncio.create_task(self._answer(worker, number, request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        old = self._wake.get(worker)
+        if old is not None:
+            old.set()
+        wake = self._wake[worker] = asyncio.Event()
+        if not done:
+            await wake.wait()
+            # Calls that finish in the same tick travel together.
+            await asyncio.sleep(0)
+        finished, done[:] = list(done), []
+        if self._wake.get(worker) is wake:
+            del self._wake[worker]
+        return finished
+
+    async def _answer(self, worker: str, number: int, request: Request) -> None:
+        arrived = time.perf_counter()
+        result: Response | EngineError
+        async with self._room:
+            waited = time.perf_counter() - arrived
+            try:
+                result = await self._engine.generate(request)
+                if waited > 0.001:
+                    result = replace(result, usage=result.usage + Usage(queue_s=waited))
+            except EngineDown as error:
+                sys.stderr.write(f"dialoom: engine {self._name} is down: {error}\n")
+                sys.stderr.flush()
+                os._exit(1)
+            except EngineError as error:
+                result = error
+            except Exception as error:  # noqa: BLE001 - whatever an engine raises must reach the caller as data
+                result = EngineError(f"{type(error).__name__}: {printable(str(error), 300)}", where=self._name)
+        self._calls += 1
+        self._done[worker].append((number, result))
+        wake = self._wake.get(worker)
+        if wake is not None:
+            wake.set()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Vectors of ``texts``."""
+        await self.ready()
+        return await self._engine.embed(texts)
+
+    async def close(self) -> None:
+        """Free the engine; the actor may be killed after that."""
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+            await self._engine.close()

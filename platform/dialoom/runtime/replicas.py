@@ -1,0 +1,186 @@
+"""Replicas of an engine as a worker sees them: one in its own process, or one in an actor.
+
+A replica's ``generate`` makes one try and raises EngineError kinds. Calls to an actor travel in batches: whatever is
+ready goes out with one message, whatever is finished comes back with one, so that a call costs a fraction of a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from dialoom.engine import Engine, Request, Response
+from dialoom.errors import EngineDown, EngineError
+from dialoom.usage import Usage
+
+
+class Replica(Protocol):
+    """One running copy of an engine."""
+
+    name: str
+    load: int
+    """Calls of this worker that are under way here."""
+    up: bool
+
+    async def generate(self, request: Request) -> Response:
+        """One try."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One try."""
+
+    async def wait_up(self, timeout_s: float) -> bool:
+        """Whether it answers again within the time."""
+
+    async def close(self) -> None:
+        """Stop what belongs to this worker."""
+
+
+class LocalReplica:
+    """An engine in this process; at most ``in_flight`` calls at once."""
+
+    up = True
+
+    def __init__(self, name: str, engine: Engine, in_flight: int) -> None:
+        self.name = name
+        self.load = 0
+        self._engine = engine
+        self._room = asyncio.Semaphore(in_flight)
+
+    async def generate(self, request: Request) -> Response:
+        self.load += 1
+        queued = time.perf_counter()
+        try:
+            async with self._room:
+                waited = time.perf_counter() - queued
+                response = await self._engine.generate(request)
+        finally:
+            self.load -= 1
+        if waited < 0.001:
+            return response
+        return replace(response, usage=response.usage + Usage(queue_s=waited))
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return await self._engine.embed(texts)
+
+    async def wait_up(self, timeout_s: float) -> bool:
+        return True
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+
+class HostedReplica:
+    """An engine in an actor (:class:`dialoom.runtime.host.EngineHost`), possibly on another machine."""
+
+    def __init__(self, name: str, actor: Any, worker: str) -> None:
+        self.name = name
+        self.load = 0
+        self.up = True
+        self._actor = actor
+        self._worker = worker
+        self._numbers = itertools.count()
+        self._outbox: list[tuple[int, Request]] = []
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._polls = 0
+        self._sending = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._revived = asyncio.Event()
+        self._revived.set()
+
+    async def generate(self, request: Request) -> Response:
+        if not self.up:
+            raise EngineDown("the engine's process is being restarted", where=self.name)
+        number = next(self._numbers)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self._outbox.append((number, request))
+        self.load += 1
+        if not self._sending:
+            self._sending = True
+            # A callback, not a task: it runs after every coroutine that is ready now has added its call.
+            asyncio.get_running_loop().call_soon(self._send)
+        try:
+            return await future
+        finally:
+            self.load -= 1
+            self._waiting.pop(number, None)
+
+    def _send(self) -> None:
+        self._sending = False
+        batch, self._outbox = self._outbox, []
+        if batch or (self._waiting and not self._polls):
+            task = asyncio.get_running_loop().create_task(self._exchange(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _exchange(self, batch: list[tuple[int, Request]]) -> None:
+        from ray.exceptions import RayError
+
+        self._polls += 1
+        try:
+            finished = await self._actor.exchange.remote(self._worker, batch)
+        except RayError as error:
+            self._lost(error)
+            return
+        finally:
+            self._polls -= 1
+        for number, result in finished:
+            future = self._waiting.get(number)
+            if future is not None and not future.done():
+                if isinstance(result, Response):
+                    future.set_result(result)
+                else:
+                    future.set_exception(result)
+        if not self._polls and not self._sending and self._waiting:
+            self._sending = True
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def _lost(self, error: Exception) -> None:
+        """The actor died or cannot be reached: every call under way there fails and may be sent elsewhere."""
+        for future in list(self._waiting.values()):
+            if not future.done():
+                future.set_exception(
+                    EngineDown(f"the engine's process ended ({type(error).__name__})", where=self.name)
+                )
+        self._outbox.clear()
+        if self.up:
+            self.up = False
+            self._revived.clear()
+            task = asyncio.get_running_loop().create_task(self._revive())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _revive(self) -> None:
+        from ray.exceptions import RayError
+
+        while True:
+            try:
+                await self._actor.ready.remote()
+                break
+            except (RayError, EngineError):
+                await asyncio.sleep(0.5)
+        self.up = True
+        self._revived.set()
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        from ray.exceptions import RayError
+
+        try:
+            return list(await self._actor.embed.remote(list(texts)))
+        except RayError as error:
+            self._lost(error)
+            raise EngineDown("the engine's process ended", where=self.name) from error
+
+    async def wait_up(self, timeout_s: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._revived.wait(), timeout_s)
+        return self.up
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()

@@ -1,0 +1,306 @@
+"""What a method gets to work with one unit, and the rows that come of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from dialoom.dialogue import Dialogue, Speaker
+from dialoom.engine import Address, Message, Request, Sampling
+from dialoom.errors import DialoomError, EngineError, LimitReached
+from dialoom.method import Call, TurnTrace
+from dialoom.outcome import Outcome, worst
+from dialoom.runtime.client import Answer, EngineClient
+from dialoom.runtime.plan import Plan, Variant
+from dialoom.schema import Schema
+from dialoom.state import BeliefState, Delta
+from dialoom.text import storable
+from dialoom.unit import UnitKey
+
+Row = dict[str, Any]
+TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "queue_s", "run_s", "latency_s")
+
+
+class UnitContext:
+    """Implements :class:`dialoom.method.Context`; collects calls and turns, and writes their rows at the end."""
+
+    def __init__(
+        self, plan: Plan, variant: Variant, unit: UnitKey, dialogue: Dialogue, schema: Schema, client: EngineClient
+    ) -> None:
+        self.unit = unit
+        self.schema = schema
+        self.messages: dict[str, Message] = {}
+        self._variant = variant
+        self._dialogue = dialogue
+        self._client = client
+        self._limits = plan.options.limits
+        self._seed = plan.options.seed
+        self._temperature = float(variant.settings.get("temperature", 0.0))
+        self._max_tokens = int(variant.settings.get("max_tokens", 256))
+        self._calls: list[Call] = []
+        self._turns: list[TurnTrace] = []
+        self._next_call: dict[int, int] = {}
+        self._tokens = 0
+
+    async def generate(
+        self,
+        role: str,
+        messages: Sequence[Message],
+        *,
+        turn: int,
+        answer_schema: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Call:
+        """See :meth:`dialoom.method.Context.generate`."""
+        self._check_limits(turn)
+        index = self._next_call.get(turn, 0)
+        self._next_call[turn] = index + 1
+        u = self.unit
+        hot = self._temperature > 0
+        request = Request(
+            messages=tuple(messages),
+            sampling=Sampling(
+                temperature=self._temperature,
+                max_tokens=max_tokens or self._max_tokens,
+                seed=self._seed + u.trial if hot else None,
+                stop=tuple(stop),
+            ),
+            address=Address(u.dialogue_id, turn, index, u.method, u.cell, u.trial),
+            answer_schema=answer_schema,
+            tools=tuple(tools),
+        )
+        digest_of = self._client.digests.message
+        ids = [digest_of(m) for m in request.messages]
+        for message_id, message in zip(ids, request.messages, strict=True):
+            self.messages[message_id] = message
+        engine = self._variant.roles[role]
+        try:
+            answer = await self._client.call(engine, request, ids)
+        except EngineError as error:
+            self._failed_call(error, turn, index, role, engine, ids)
+            raise
+        usage = answer.response.usage
+        self._tokens += usage.prompt_tokens + usage.output_tokens
+        call = Call(answer.response, index, row=self._call_row(answer, turn, index, role, engine, ids))
+        self._calls.append(call)
+        return call
+
+    def _check_limits(self, turn: int) -> None:
+        limits = self._limits
+        if limits.unit_calls is not None and len(self._calls) >= limits.unit_calls:
+            raise LimitReached(f"the unit's {limits.unit_calls} calls are used up", where=f"{self.unit} turn {turn}")
+        if limits.unit_tokens is not None and self._tokens >= limits.unit_tokens:
+            raise LimitReached(f"the unit's {limits.unit_tokens} tokens are used up", where=f"{self.unit} turn {turn}")
+
+    async def embed(self, role: str, texts: Sequence[str]) -> list[list[float]]:
+        """See :meth:`dialoom.method.Context.embed`."""
+        return await self._client.embed(self._variant.roles[role], texts)
+
+    def turn(self, trace: TurnTrace) -> None:
+        """See :meth:`dialoom.method.Context.turn`."""
+        self._turns.append(trace)
+
+    def _call_row(self, answer: Answer, turn: int, index: int, role: str, engine: str, ids: list[str]) -> Row:
+        r, u = answer.response, answer.response.usage
+        return {
+            "turn": turn,
+            "call": index,
+            "digest": answer.digest,
+            "replayed": answer.replayed,
+            "role": role,
+            "engine": engine,
+            "replica": r.replica,
+            "model": self._client.model(engine),
+            "message_ids": ids,
+            "text": r.text,
+            "reasoning": r.reasoning or None,
+            "tool_calls": orjson.dumps(list(r.tool_calls)).decode() if r.tool_calls else None,
+            "finish_reason": r.finish_reason,
+            "prompt_tokens": u.prompt_tokens,
+            "cached_tokens": u.cached_tokens,
+            "output_tokens": u.output_tokens,
+            "reasoning_tokens": u.reasoning_tokens,
+            "queue_s": u.queue_s,
+            "run_s": u.run_s,
+            "latency_s": answer.latency_s,
+            "attempts": r.attempts,
+            "sent_at": int(answer.sent_at * 1e6),
+        }
+
+    def _failed_call(self, error: EngineError, turn: int, index: int, role: str, engine: str, ids: list[str]) -> None:
+        from dialoom.engine import Response
+        from dialoom.usage import Usage
+
+        row = {
+            "turn": turn,
+            "call": index,
+            "digest": "",
+            "replayed": False,
+            "role": role,
+            "engine": engine,
+            "model": self._client.model(engine),
+            "message_ids": ids,
+            "finish_reason": "error",
+            "attempts": error.__dict__.get("attempts", 1),
+            "error": f"{error.kind}: {error}",
+            "sent_at": int(time.time() * 1e6),
+        }
+        self._calls.append(Call(Response("", Usage(), "error"), index, row=row))
+
+    def rows(self, outcome: Outcome | None, error: DialoomError | None, extra: Row) -> dict[str, list[Row]]:
+        """Rows of the dialogues, turns and calls tables. ``outcome`` None takes the worst of the turns."""
+        key: Row = self.unit._asdict()
+        key["dialogue_id"] = storable(self.unit.dialogue_id)
+        calls = [self._finished_call(c, key) for c in self._calls]
+        by_turn: dict[int, list[Row]] = {}
+        for row in calls:
+            by_turn.setdefault(row["turn"], []).append(row)
+        turns = turn_rows(self._dialogue, self._turns, by_turn, key)
+        outcome = outcome or worst(t.outcome for t in self._turns)
+        totals = sums(calls)
+        paid = sums([c for c in calls if not c["replayed"]])
+        dialogue = {
+            **key,
+            **dialogue_facts(self._dialogue),
+            "outcome": outcome.value,
+            "n_calls": len(calls),
+            "n_replayed": sum(1 for c in calls if c["replayed"]),
+            **totals,
+            "paid_prompt_tokens": paid["prompt_tokens"],
+            "paid_cached_tokens": paid["cached_tokens"],
+            "paid_output_tokens": paid["output_tokens"],
+            **error_fields(error),
+            **extra,
+        }
+        return {"dialogues": [dialogue], "turns": turns, "calls": calls}
+
+    def _finished_call(self, call: Call, key: Row) -> Row:
+        return {
+            **key,
+            **call.row,
+            "step": call.step,
+            "action": None if call.action is None else dump(call.action),
+            "observation": storable(call.observation) or None,
+            "rules": list(call.rules),
+        }
+
+
+def dump(tree: Any) -> str:
+    """A JSON tree as text, whatever strings it holds."""
+    try:
+        return orjson.dumps(tree).decode()
+    except TypeError:
+        import json
+
+        return storable(json.dumps(tree, ensure_ascii=True, default=str))
+
+
+def sums(calls: Sequence[Row]) -> Row:
+    """Token and second columns added up over call rows."""
+    return {name: sum(c.get(name) or 0 for c in calls) for name in TOKENS}
+
+
+def error_fields(error: DialoomError | None) -> Row:
+    """The error columns of the dialogues table."""
+    if error is None:
+        return {"error_kind": None, "error": None, "error_where": None}
+    return {"error_kind": error.kind, "error": str(error), "error_where": error.where or None}
+
+
+def dialogue_facts(dialogue: Dialogue) -> Row:
+    """What the dialogues table says of the dialogue itself."""
+    return {
+        "source": storable(dialogue.source),
+        "language": dialogue.lang,
+        "services": [storable(s) for s in dialogue.services],
+        "n_turns": len(dialogue.turns),
+        "n_user_turns": sum(t.speaker is Speaker.USER for t in dialogue.turns),
+        "has_gold": any(t.frames is not None for t in dialogue.turns),
+        "extra": dump(dialogue.extra) if dialogue.extra else None,
+    }
+
+
+def turn_rows(dialogue: Dialogue, traces: Sequence[TurnTrace], calls: Mapping[int, list[Row]], key: Row) -> list[Row]:
+    """A row for every user turn: what the method decided there, the gold, the texts, the sums of its calls."""
+    by_turn = {t.turn: t for t in traces}
+    rows, system_text, user_turn = [], "", 0
+    for index, turn in enumerate(dialogue.turns):
+        if turn.speaker is not Speaker.USER:
+            system_text = turn.text
+            continue
+        turn_calls = calls.get(index, [])
+        row: Row = {
+            **key,
+            "turn": index,
+            "user_turn": user_turn,
+            "system_text": storable(system_text),
+            "user_text": storable(turn.text),
+            "gold": gold_frames(turn.frames),
+            "n_calls": len(turn_calls),
+            **sums(turn_calls),
+        }
+        trace = by_turn.get(index)
+        if trace is not None:
+            row |= trace_fields(trace)
+        rows.append(row)
+        user_turn += 1
+    return rows
+
+
+def trace_fields(trace: TurnTrace) -> Row:
+    """The columns that a method filled."""
+    return {
+        "outcome": trace.outcome.value,
+        "intents": [{"service": s, "intent": i} for s, i in trace.intents],
+        "active_intents": [{"service": s, "intent": i} for s, i in trace.active_intents.items()],
+        "requested": None
+        if trace.requested is None
+        else [{"service": r.service, "slot": storable(r.slot)} for r in trace.requested],
+        "delta": slot_values(trace.delta),
+        "state": None if trace.state is None else slot_values(trace.state),
+        "first_proposal": slot_values(trace.first_proposal),
+        "fired": [
+            {
+                "rule": f.rule,
+                "call": f.call,
+                "service": storable(f.service),
+                "slot": storable(f.slot),
+                "value": storable(f.value),
+                "expected": storable(f.expected),
+            }
+            for f in trace.fired
+        ],
+        "support": [
+            {"service": s.ref.service, "slot": s.ref.slot, "turn": s.turn, "start": s.start, "end": s.end}
+            for s in trace.support
+        ],
+        "output": None if trace.output is None else dump(trace.output),
+        "error": storable(trace.error) or None,
+    }
+
+
+def slot_values(values: Delta | BeliefState) -> list[Row]:
+    """A delta or state as the list of structs the turns table holds."""
+    return [{"service": r.service, "slot": storable(r.slot), "value": storable(v)} for r, v in values.items()]
+
+
+def gold_frames(frames: Sequence[Any] | None) -> list[Row] | None:
+    """Gold frames as the turns table holds them."""
+    if frames is None:
+        return None
+    return [
+        {
+            "service": storable(f.service),
+            "active_intent": f.active_intent,
+            "requested_slots": None if f.requested_slots is None else list(f.requested_slots),
+            "slot_values": [
+                {"slot": storable(s), "values": [storable(v) for v in values]} for s, values in f.slot_values.items()
+            ],
+        }
+        for f in frames
+    ]

@@ -1,0 +1,338 @@
+"""The worker: leases units, runs many at once, commits what is finished.
+
+One event loop owns all of it. The driver talks to it by :meth:`Worker.exchange` only, and learns of a unit when its
+part is committed, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialoom import registry
+from dialoom.dialogue import Dialogue
+from dialoom.errors import (
+    BadInput,
+    DataError,
+    DialoomError,
+    EngineRefused,
+    Interrupted,
+    LimitReached,
+    StorageError,
+)
+from dialoom.method import Method
+from dialoom.outcome import Outcome
+from dialoom.runtime import parts
+from dialoom.runtime.calllog import SUFFIX, CallLog
+from dialoom.runtime.client import EngineClient, Pool
+from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.plan import Plan, Variant
+from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
+from dialoom.runtime.unit_context import Row, UnitContext, dialogue_facts, error_fields
+from dialoom.schema import Schema
+from dialoom.text import printable, storable
+from dialoom.unit import UnitKey
+
+log = logging.getLogger(__name__)
+
+PART_UNITS = 256
+"""A part is committed at the latest when it holds so many units."""
+REPORT_S = 0.5
+FLUSH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Units of one dialogue. ``dialogue`` is its JSON, or the reason why there is none.
+
+    ``close`` set means: do not run, only write the row with this outcome.
+    """
+
+    dialogue: bytes | BadInput
+    units: tuple[UnitKey, ...]
+    content_hash: str
+    close: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What changed since the last report. ``done`` are committed units with their outcomes."""
+
+    done: list[tuple[UnitKey, Outcome]] = field(default_factory=list)
+    counts: dict[str, float] = field(default_factory=dict)
+    room: int = 0
+    """Units the worker would take in now."""
+    running: int = 0
+    fatal: DialoomError | None = None
+    """An error that every further unit would meet too."""
+    trouble: str = ""
+    """A problem that the worker is trying to get over, for the progress line."""
+
+
+class Worker:
+    """Made a Ray actor by the driver; plain Python otherwise."""
+
+    def __init__(
+        self, plan: Plan, folder: str, epoch: int, name: str, hosts: Mapping[str, Sequence[Any]], *, share: int = 1
+    ) -> None:
+        self._plan = plan
+        self._folder = RunFolder(folder)
+        self._epoch = epoch
+        self._name = name
+        self._hosts = hosts
+        self._share = share
+        self._schemas: dict[tuple[str, ...], Schema] = {(): plan.schema}
+        self._variants: dict[tuple[str, str], tuple[Variant, Method]] = {}
+        for variant in plan.variants:
+            plugin = registry.find("methods", variant.use)
+            method = plugin.create(plugin.config.model_validate(variant.settings), plan.schema)
+            self._variants[variant.method, variant.cell] = (variant, method)
+        self._client: EngineClient | None = None
+        self._log: CallLog | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._backlog: list[Lease] = []
+        self._running = 0
+        self._finished: list[tuple[UnitKey, Outcome, dict[str, list[Row]], dict[str, Any]]] = []
+        self._written: set[str] = set()
+        self._part = 0
+        self._report = Report()
+        self._wake = asyncio.Event()
+        self._committing = asyncio.Lock()
+        self._turn_counts = {"turns": 0, "corrected": 0, "fallback": 0, "triggered": 0}
+
+    async def start(self) -> dict[str, Any]:
+        """Start engines that live in this process, read the call logs. Raises the error that keeps it from working."""
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C drains through the driver
+        options = self._plan.options
+        sources = [self._folder.path / "calls", *(Path(r) / "calls" for r in options.run.reuse)]
+        self._log = CallLog(self._folder.path / "calls" / f"{self._epoch:05d}-{self._name}{SUFFIX}", sources)
+        pools = {name: await self._pool(name) for name in self._plan.engines}
+        self._client = EngineClient(
+            pools, self._log, max_attempts=options.run.max_attempts, backoff_s=options.run.backoff_s, seed=options.seed
+        )
+        self._ticker = asyncio.create_task(self._tick())
+        return {"pid": os.getpid(), "recorded_calls": len(self._log)}
+
+    async def _pool(self, name: str) -> Pool:
+        spec = self._plan.engines[name]
+        replicas: list[Replica] = []
+        if spec.hosted:
+            replicas += [HostedReplica(f"{name}/{i}", actor, self._name) for i, actor in enumerate(self._hosts[name])]
+        else:
+            plugin = registry.find("engines", spec.use)
+            config = plugin.config.model_validate(spec.settings)
+            for i in range(spec.replicas):
+                engine = plugin.create(config, replica=i)
+                await engine.start()
+                replicas.append(LocalReplica(f"{name}/{i}", engine, max(1, -(-spec.in_flight // self._share))))
+        return Pool(spec.identity, replicas)
+
+    async def exchange(self, leases: Sequence[Lease], *, drain: bool = False) -> Report:
+        """Take ``leases``; report as soon as there is room for more, something failed, or half a second went by.
+
+        With ``drain`` no new call is sent, calls under way are awaited, and every unit leased is committed with a row.
+        """
+        for lease in leases:
+            if lease.close is not None or isinstance(lease.dialogue, BadInput):
+                self._close(lease, lease.close or Outcome.BAD_INPUT)
+            else:
+                self._backlog.append(lease)
+        self._fill()
+        if drain:
+            await self._drain()
+        elif not (self._report.fatal or self._room() > self._plan.units_per_worker // 4):
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), REPORT_S)
+        return self._take_report()
+
+    def _room(self) -> int:
+        waiting = sum(len(lease.units) for lease in self._backlog)
+        return self._plan.units_per_worker * 2 - self._running - waiting
+
+    def _take_report(self) -> Report:
+        report, self._report = self._report, Report(fatal=self._report.fatal)
+        assert self._client is not None
+        counts = asdict(self._client.counts)
+        self._client.counts.__init__()  # type: ignore[misc]
+        report.counts = {**counts, **self._turn_counts}
+        self._turn_counts = dict.fromkeys(self._turn_counts, 0)
+        report.room = max(0, self._room())
+        report.running = self._running
+        return report
+
+    def _fill(self) -> None:
+        while self._backlog and self._running < self._plan.units_per_worker:
+            lease = self._backlog.pop(0)
+            assert isinstance(lease.dialogue, bytes)
+            dialogue = Dialogue.from_json(lease.dialogue)
+            for key in lease.units:
+                self._running += 1
+                task = asyncio.create_task(self._run(key, dialogue, lease.content_hash))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, key: UnitKey, dialogue: Dialogue, content_hash: str) -> None:
+        """One unit, from its first call to its rows; whatever happens becomes an outcome."""
+        from dialoom.reader import check_against
+
+        assert self._client is not None
+        started = time.time()
+        variant, method = self._variants[key.method, key.cell]
+        context = UnitContext(self._plan, variant, key, dialogue, self._schema_for(dialogue), self._client)
+        outcome: Outcome | None = None
+        error: DialoomError | None = None
+        problems = check_against(dialogue, self._plan.schema)
+        if problems:
+            outcome = Outcome.BAD_INPUT
+            error = DataError(
+                problems[0], where=dialogue.source, hint=f"{len(problems)} such problems in this dialogue."
+            )
+        else:
+            try:
+                await method.run(dialogue, context)
+            except Interrupted as interrupted:
+                outcome, error = Outcome.INTERRUPTED, interrupted
+            except LimitReached as limit:
+                outcome, error = (Outcome.UNIT_LIMIT if limit.scope == "unit" else Outcome.JOB_LIMIT), limit
+            except DialoomError as failure:
+                outcome, error = Outcome.INFRASTRUCTURE, failure
+                if isinstance(failure, EngineRefused):
+                    self._report.fatal = failure
+                    self._wake.set()
+            except Exception as bug:  # a method's bug costs its unit, never the run
+                log.exception("method %s failed on %s", key.method, printable(key.dialogue_id, 80))
+                outcome = Outcome.INFRASTRUCTURE
+                error = DialoomError(
+                    f"{type(bug).__name__}: {bug}", where=f"method {key.method}", hint="See worker log."
+                )
+                error.__dict__["kind"] = "method"
+        extra = {"started_at": int(started * 1e6), "in_flight": self._running, "content_hash": content_hash}
+        self._finish(key, context.rows(outcome, error, extra), context.messages)
+        self._running -= 1
+        self._fill()
+        if self._room() > self._plan.units_per_worker // 4:
+            self._wake.set()
+
+    def _schema_for(self, dialogue: Dialogue) -> Schema:
+        known = self._schemas.get(dialogue.services)
+        if known is None:
+            known = self._schemas[dialogue.services] = self._plan.schema.subset(dialogue.services)
+        return known
+
+    def _close(self, lease: Lease, outcome: Outcome) -> None:
+        """Rows for units that are not run: bad input, or a run that stops."""
+        if isinstance(lease.dialogue, BadInput):
+            bad = lease.dialogue
+            facts: Row = {"source": storable(bad.where), "has_gold": False}
+            error: DialoomError = DataError(bad.what, where=bad.where, hint=bad.hint)
+        else:
+            facts = dialogue_facts(Dialogue.from_json(lease.dialogue))
+            error = Interrupted("the run stopped before this unit began")
+        for key in lease.units:
+            row = {
+                **key._asdict(),
+                "outcome": outcome.value,
+                **facts,
+                "content_hash": lease.content_hash,
+                "n_calls": 0,
+                **error_fields(error),
+            }
+            row["dialogue_id"] = storable(key.dialogue_id)
+            self._finish(key, {"dialogues": [row]}, {})
+
+    def _finish(self, key: UnitKey, rows: dict[str, list[Row]], messages: Mapping[str, Any]) -> None:
+        dialogue = rows["dialogues"][0]
+        dialogue |= {"worker": self._name, "epoch": self._epoch, "finished_at": int(time.time() * 1e6)}
+        new = {i: m for i, m in messages.items() if i not in self._written}
+        self._finished.append((key, Outcome(dialogue["outcome"]), rows, new))
+        counts = self._turn_counts
+        for turn in rows.get("turns", ()):
+            counts["turns"] += 1
+            counts["corrected"] += turn.get("outcome") == Outcome.CORRECTED
+            counts["fallback"] += turn.get("outcome") == Outcome.FALLBACK
+            counts["triggered"] += bool(turn.get("fired"))
+        if len(self._finished) >= PART_UNITS:
+            self._soon(self._commit())
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tick(self) -> None:
+        """Commit and flush at their intervals."""
+        commit_s = self._plan.options.run.commit_s
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(min(FLUSH_S, commit_s))
+            await self._flush()
+            if time.monotonic() - last >= commit_s:
+                last = time.monotonic()
+                await self._commit()
+
+    async def _flush(self) -> None:
+        assert self._log is not None
+        try:
+            await self._log.flush()
+        except StorageError as error:
+            self._report.trouble = f"call log: {error}"
+
+    async def _commit(self) -> None:
+        """Write the finished units as one part. On a storage error they are kept and tried again at the next tick."""
+        async with self._committing:
+            batch, self._finished = self._finished, []
+            if not batch:
+                return
+            rows: dict[str, list[Row]] = {"dialogues": [], "turns": [], "calls": []}
+            messages: dict[str, Any] = {}
+            for _, _, unit_rows, unit_messages in batch:
+                for table, table_rows in unit_rows.items():
+                    rows[table] += table_rows
+                messages |= unit_messages
+            rows["messages"] = [
+                {"message_id": i, "role": m.role, "content": storable(m.content)} for i, m in messages.items()
+            ]
+            try:
+                name = parts.part_name(self._epoch, self._name, self._part)
+                await asyncio.to_thread(self._folder.put, name, parts.encode(rows))
+            except StorageError as error:
+                self._finished = batch + self._finished
+                self._report.trouble = f"results: {error}"
+                return
+            self._part += 1
+            if len(self._written) > 200_000:
+                self._written.clear()
+            self._written |= messages.keys()
+            self._report.done += [(key, outcome) for key, outcome, _, _ in batch]
+
+    async def _drain(self) -> None:
+        """End every leased unit: those under way after their call, those not begun at once."""
+        assert self._client is not None
+        self._client.draining.set()
+        backlog, self._backlog = self._backlog, []
+        for lease in backlog:
+            self._close(lease, Outcome.INTERRUPTED)
+        while self._running:
+            await asyncio.wait([t for t in self._tasks if not t.done()] or [asyncio.create_task(asyncio.sleep(0))])
+        await self._flush()
+        await self._commit()
+
+    async def stop(self) -> Report:
+        """Commit what is finished, close everything, and give the last report."""
+        assert self._client is not None
+        self._ticker.cancel()
+        await self._commit()
+        await self._client.close()
+        if self._finished:
+            self._report.trouble = self._report.trouble or "finished units could not be committed"
+        return self._take_report()
