@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from dialoom.errors import EngineDown
+from dialoom.errors import DialoomError, EngineDown
 
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
@@ -42,3 +42,23 @@ def cluster() -> Iterator[None]:
     finally:
         if not joined:
             ray.shutdown()
+
+
+def own_process_group() -> None:
+    """Take an actor and its children out of the terminal's process group: Ctrl-C drains through the driver alone."""
+    with contextlib.suppress(OSError):
+        os.setpgid(0, 0)
+
+
+def cause_of(error: Exception) -> Exception:
+    """The error an actor's method raised, without Ray's wrapping; any other error as it is."""
+    from ray.exceptions import RayTaskError
+
+    return error.cause if isinstance(error, RayTaskError) and isinstance(error.cause, Exception) else error
+
+
+def first_line(error: Exception) -> str:
+    """An error in one line, Ray's own decoration left out."""
+    cause = cause_of(error)
+    text = str(cause).strip().split("\n")[0][:300]
+    return text if isinstance(cause, DialoomError) else f"{type(cause).__name__}: {text}"

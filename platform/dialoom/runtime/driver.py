@@ -8,13 +8,14 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from dialoom.errors import DialoomError, EngineError, StorageError
 from dialoom.outcome import Outcome
+from dialoom.runtime.cluster import cause_of, first_line
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.host import EngineHost
@@ -154,11 +155,12 @@ class Driver:
 
         try:
             return dict(await host.ready.remote())
-        except EngineError as error:
-            raise error.as_instanceof_cause() if hasattr(error, "as_instanceof_cause") else error from None
         except RayError as error:
+            cause = cause_of(error)
+            if isinstance(cause, DialoomError):
+                raise cause from None
             raise EngineError(
-                f"engine '{name}' (replica {number}) does not start: {_first_line(error)}",
+                f"engine '{name}' (replica {number}) does not start: {first_line(error)}",
                 hint="Run 'dialoom doctor'; memory is the usual reason where its process was ended.",
             ) from error
 
@@ -168,28 +170,34 @@ class Driver:
         slot.name = f"w{slot.number}-{uuid.uuid4().hex[:6]}"
         slot.held = {}
         options = {"max_restarts": 0, "max_concurrency": 16, "num_cpus": 0}
-        slot.actor = (
+        actor = (
             ray.remote(Worker)
             .options(**options)
             .remote(self._plan, str(self._folder), self._epoch, slot.name, self._hosts, share=len(self._slots))
         )
-        await slot.actor.start.remote()
+        await actor.start.remote()
+        slot.actor = actor
         self.progress.workers += 1
 
     async def _serve(self, slot: _Slot) -> None:
         """Keep one worker busy until nothing is left; replace it when it is lost."""
-        from ray.exceptions import RayError
+        from ray.exceptions import RayError, RayTaskError
 
         while not self._stopping.is_set():
             try:
                 await self._start_worker(slot)
                 await self._feed_worker(slot)
                 return
-            except EngineError as error:
-                self.stop(Ending.ENGINE, error)
-                return
-            except (DialoomError, RayError) as error:
+            except RayTaskError as error:  # it answered: another worker would fail the same way
+                cause = cause_of(error)
+                ending = Ending.ENGINE if isinstance(cause, EngineError) else Ending.WORKERS
+                self.stop(ending, cause if isinstance(cause, DialoomError) else DialoomError(first_line(error)))
                 self._lost(slot, error)
+                slot.actor = None
+                return
+            except RayError as error:
+                self._lost(slot, error)
+                slot.actor = None
 
     async def _feed_worker(self, slot: _Slot) -> None:
         assert slot.held is not None
@@ -273,11 +281,11 @@ class Driver:
                 owed.append(Lease(lease.dialogue, keys, lease.content_hash, lease.close))
         self._feed.give_back(owed)
         self._losses += 1
-        log.warning("worker %s was lost (%s); %d units are handed out again", slot.name, _first_line(error), len(owed))
+        log.warning("worker %s was lost (%s); %d units are handed out again", slot.name, first_line(error), len(owed))
         if self._losses >= WORKER_LOSSES:
             self.stop(
                 Ending.WORKERS,
-                DialoomError(f"{self._losses} workers in a row were lost: {_first_line(error)}", hint="See log.jsonl."),
+                DialoomError(f"{self._losses} workers in a row were lost: {first_line(error)}", hint="See log.jsonl."),
             )
 
     async def _close_rest(self) -> None:
@@ -300,7 +308,7 @@ class Driver:
                 try:
                     self._account(slot, await slot.actor.stop.remote())
                 except RayError as error:
-                    log.warning("worker %s was lost while closing: %s", slot.name, _first_line(error))
+                    log.warning("worker %s was lost while closing: %s", slot.name, first_line(error))
         for hosts in self._hosts.values():
             for host in hosts:
                 with contextlib.suppress(RayError, TimeoutError):
@@ -314,10 +322,3 @@ class Driver:
         ]:
             with contextlib.suppress(Exception):
                 ray.kill(actor, no_restart=True)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:300] or type(error).__name__
-
-
-Counts = Mapping[str, float]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from dialoom import registry
 from dialoom.engine import Engine, Request, Response
 from dialoom.errors import EngineDown, EngineError
+from dialoom.runtime.cluster import own_process_group
 from dialoom.text import printable
 from dialoom.usage import Usage
 
@@ -41,7 +41,7 @@ class EngineHost:
     async def ready(self) -> dict[str, Any]:
         """Wait until the engine is loaded. Raises the EngineError that kept it from loading."""
         if self._starting is None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C drains through the driver
+            own_process_group()
             self._starting = asyncio.create_task(self._engine.start())
         await asyncio.shield(self._starting)
         identity = self._engine.identity

@@ -104,7 +104,7 @@ class Plan:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """``field: old -> new`` for every field in which two identities differ."""
-    a, b = dict(_flat(old)), dict(_flat(new))
+    a, b = dict(flat(old)), dict(flat(new))
     return [
         f"{k}: {a.get(k, '(none)')} -> {b.get(k, '(none)')}"
         for k in sorted(a.keys() | b.keys())
@@ -112,10 +112,11 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every leaf of a tree of mappings."""
     if isinstance(tree, Mapping) and tree:
         for key, value in tree.items():
-            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+            yield from flat(value, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, tree
 

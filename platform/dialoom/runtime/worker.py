@@ -27,11 +27,13 @@ from dialoom.errors import (
     LimitReached,
     StorageError,
 )
+from dialoom.logs import log_to
 from dialoom.method import Method
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
 from dialoom.runtime.calllog import SUFFIX, CallLog
 from dialoom.runtime.client import EngineClient, Pool
+from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.plan import Plan, Variant
 from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
@@ -109,9 +111,8 @@ class Worker:
 
     async def start(self) -> dict[str, Any]:
         """Start engines that live in this process, read the call logs. Raises the error that keeps it from working."""
-        import signal
-
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C drains through the driver
+        own_process_group()
+        log_to(self._folder.path / "logs" / f"{self._name}.jsonl")
         options = self._plan.options
         sources = [self._folder.path / "calls", *(Path(r) / "calls" for r in options.run.reuse)]
         self._log = CallLog(self._folder.path / "calls" / f"{self._epoch:05d}-{self._name}{SUFFIX}", sources)
@@ -213,7 +214,7 @@ class Worker:
                 log.exception("method %s failed on %s", key.method, printable(key.dialogue_id, 80))
                 outcome = Outcome.INFRASTRUCTURE
                 error = DialoomError(
-                    f"{type(bug).__name__}: {bug}", where=f"method {key.method}", hint="See worker log."
+                    f"{type(bug).__name__}: {bug}", where=f"method {key.method}", hint=f"See logs/{self._name}.jsonl."
                 )
                 error.__dict__["kind"] = "method"
         extra = {"started_at": int(started * 1e6), "in_flight": self._running, "content_hash": content_hash}

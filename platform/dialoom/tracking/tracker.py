@@ -1,0 +1,207 @@
+"""MLflow: one run of the tracking server for one run folder, with live figures and, at the end, everything.
+
+Nothing here may cost a result: a server that is down is noted, and ``dialoom log RUN`` logs later from the folder alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from dialoom.errors import TrackingError
+from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.progress import Progress
+from dialoom.text import printable
+
+log = logging.getLogger(__name__)
+
+LIVE_S = 10.0
+BATCH_METRICS = 900
+BATCH_PARAMS = 90
+_NAME = re.compile(r"[^A-Za-z0-9_\-. /:]")
+
+
+def default_uri(root: str) -> str:
+    """The tracking URI: ``MLFLOW_TRACKING_URI``, else a SQLite store in the run root."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(root).absolute() / 'mlflow.db'}"
+
+
+def shown_uri(uri: str) -> str:
+    """The URI without user name and password."""
+    parts = urlsplit(uri)
+    if "@" not in parts.netloc:
+        return uri
+    return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
+
+
+class Tracker:
+    """Logs one run folder to one tracking server. ``watch`` starts the live figures, ``finish`` logs all the rest."""
+
+    def __init__(self, folder: RunFolder, uri: str, experiment: str) -> None:
+        self.uri = uri
+        self._folder = folder
+        self._experiment = experiment
+        self._run_id = ""
+        self._client: Any = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, progress: Progress) -> None:
+        """Log the live figures of ``progress`` every ten seconds, from a thread of its own."""
+        self._thread = threading.Thread(target=self._live, args=(progress,), daemon=True, name="tracking")
+        self._thread.start()
+
+    def _live(self, progress: Progress) -> None:
+        started = time.monotonic()
+        while not self._stop.wait(LIVE_S):
+            try:
+                self._log_metrics(progress.metrics(), step=int(time.monotonic() - started))
+            except TrackingError as error:
+                log.warning("live figures are not logged: %s", error)
+
+    def finish(self) -> str:
+        """Log parameters, metrics, tags and artefacts from the folder. Returns the MLflow run's id.
+
+        Raises TrackingError with what to do where the server cannot be reached or refuses.
+        """
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+        record = self._folder.read_json("run.json") or {}
+        scores = self._folder.read_json("scores.json") or {}
+        self._connect(record)
+        self._guarded(lambda: self._log_params(record))
+        self._log_metrics(final_metrics(record, scores, self._folder), step=0)
+        self._guarded(lambda: self._log_artifacts())
+        status = {"complete": "FINISHED", "interrupted": "KILLED"}.get(str(record.get("status")), "FAILED")
+        self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
+        return self._run_id
+
+    def _guarded(self, work: Any) -> Any:
+        import requests
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            return work()
+        except (MlflowException, SQLAlchemyError, OSError, requests.RequestException) as error:
+            raise TrackingError(
+                printable(str(error).strip().split("\n")[0], 300),
+                where=shown_uri(self.uri),
+                hint=f"Results are safe in {self._folder}; log them later with 'dialoom log {self._folder}'.",
+            ) from error
+
+    def _connect(self, record: Mapping[str, Any]) -> None:
+        with self._lock:
+            if self._client is not None:
+                return
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
+            os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+            logging.getLogger("mlflow").setLevel(logging.ERROR)
+            logging.getLogger("alembic").setLevel(logging.ERROR)
+            self._guarded(lambda: self._open(record))
+
+    def _open(self, record: Mapping[str, Any]) -> None:
+        from mlflow.exceptions import MlflowException
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(tracking_uri=self.uri)
+        found = client.get_experiment_by_name(self._experiment)
+        if found is not None:
+            experiment_id = found.experiment_id
+        else:
+            local = self.uri.startswith("sqlite:")
+            artifacts = (self._folder.path.absolute().parent / "mlartifacts").as_uri() if local else None
+            experiment_id = client.create_experiment(self._experiment, artifact_location=artifacts)
+        known = (record.get("mlflow") or {}).get(shown_uri(self.uri))
+        if known:
+            try:
+                client.update_run(known, status="RUNNING")
+                self._run_id = known
+            except MlflowException:
+                known = None  # the store was emptied since
+        if not known:
+            run = client.create_run(experiment_id, run_name=str(record.get("name", self._folder.path.name)))
+            self._run_id = run.info.run_id
+            record = self._folder.read_json("run.json") or dict(record)
+            record["mlflow"] = {**(record.get("mlflow") or {}), shown_uri(self.uri): self._run_id}
+            self._folder.put_json("run.json", record)
+        self._client = client
+
+    def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        if self._client is None:
+            self._connect(self._folder.read_json("run.json") or {})
+        now = int(time.time() * 1000)
+        entities = [Metric(metric_name(k), v, now, step) for k, v in metrics.items()]
+        for chunk in chunks(entities, BATCH_METRICS):
+            self._guarded(lambda chunk=chunk: self._client.log_batch(self._run_id, metrics=chunk))
+
+    def _log_params(self, record: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param, RunTag
+
+        params = [Param(k, str(v)[:5000]) for k, v in flat_params(record).items()]
+        for chunk in chunks(params, BATCH_PARAMS):
+            self._client.log_batch(self._run_id, params=chunk)
+        tags = [RunTag(k, str(v)[:4000]) for k, v in run_tags(record).items()]
+        self._client.log_batch(self._run_id, tags=tags)
+
+    def _log_artifacts(self) -> None:
+        for name in ("job.yaml", "run.json", "scores.json"):
+            if (self._folder.path / name).exists():
+                self._client.log_artifact(self._run_id, str(self._folder.path / name))
+        if (self._folder.path / "prompts").exists():
+            self._client.log_artifacts(self._run_id, str(self._folder.path / "prompts"), "prompts")
+
+
+def metric_name(name: str) -> str:
+    """``name`` with every character that MLflow refuses replaced."""
+    return _NAME.sub("_", name)
+
+
+def chunks(items: list[Any], size: int) -> Iterable[list[Any]]:
+    """``items`` in lists of at most ``size``."""
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def flat_params(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a configuration is: methods, engines, seed, trials, limits; dotted names."""
+    from dialoom.runtime.plan import flat
+
+    identity = record.get("identity") or {}
+    return {k: v for k, v in flat(identity) if not k.startswith("prompts") and v is not None}
+
+
+def run_tags(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Digest, code version, engine and model revisions, prompt hashes, status."""
+    from dialoom.runtime.plan import flat
+
+    tags = {"dialoom.digest": record.get("digest"), "dialoom.status": record.get("status")}
+    for name, version in (record.get("versions") or {}).items():
+        tags[f"version.{name}"] = version
+    for name, engine in ((record.get("identity") or {}).get("engines") or {}).items():
+        tags |= {f"engine.{name}.{k}": engine.get(k) for k in ("model", "revision", "version")}
+    tags |= {f"prompt.{k}": v for k, v in flat((record.get("identity") or {}).get("prompts") or {})}
+    tags |= {f"data.{i}": f"{d['path']} {d['sha256']}" for i, d in enumerate((record.get("data") or [])[:50])}
+    return {k: v for k, v in tags.items() if v}
+
+
+def final_metrics(record: Mapping[str, Any], scores: Mapping[str, Any], folder: RunFolder) -> dict[str, float]:
+    """Every figure of the finished run, from its folder."""
+    from dialoom.scoring import ScoreReport
+
+    metrics = {f"units/{name}": float(n) for name, n in (record.get("outcomes") or {}).items()}
+    metrics |= {f"session/{k}": float(v) for k, v in (record.get("last_session") or {}).items()}
+    if scores:
+        metrics |= ScoreReport.from_dict(scores).flat()
+    return {k: v for k, v in metrics.items() if v is not None and v == v}
