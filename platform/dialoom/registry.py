@@ -11,6 +11,7 @@ import importlib.util
 import pkgutil
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from dialoom.errors import JobError
@@ -21,8 +22,18 @@ KINDS = ("readers", "engines", "methods", "metrics", "protocols")
 def names(kind: str) -> list[str]:
     """All names of ``kind`` that :func:`find` knows without an import path, sorted."""
     package = importlib.import_module(f"dialoom.{kind}")
-    built_in = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    built_in = {
+        m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and _offers(kind, m)
+    }
     return sorted(built_in | {e.name for e in entry_points(group=f"dialoom.{kind}")})
+
+
+def _offers(kind: str, module: pkgutil.ModuleInfo) -> bool:
+    """Whether a module may be a plug-in: a package that only groups helper modules is none."""
+    if not module.ispkg:
+        return True
+    spec = importlib.util.find_spec(f"dialoom.{kind}.{module.name}")
+    return bool(spec and spec.origin and "PLUGIN" in Path(spec.origin).read_text())
 
 
 def find(kind: str, name: str) -> Any:
@@ -39,8 +50,7 @@ def find(kind: str, name: str) -> Any:
         module = importlib.import_module(f"dialoom.{kind}.{name}")
         if hasattr(module, "PLUGIN"):
             return module.PLUGIN
-    known = [n for n in names(kind)]
-    raise JobError(f"no {kind.removesuffix('s')} is named '{name}'", hint=did_you_mean(name, known))
+    raise JobError(f"no {kind.removesuffix('s')} is named '{name}'", hint=did_you_mean(name, names(kind)))
 
 
 def _imported(path: str) -> Any:

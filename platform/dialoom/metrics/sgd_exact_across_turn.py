@@ -1,0 +1,21 @@
+"""SGD official: exact match, joint over the services of a turn."""
+
+from __future__ import annotations
+
+from dialoom.metric import Measured
+from dialoom.metrics._input import ScoreInput
+from dialoom.metrics.compat.sgd import definition, official
+
+
+def compute(data: ScoreInput) -> dict[str, Measured]:
+    """As ``sgd_exact``; joint goals of the frames of a user turn are multiplied first (within each
+    collection) and the mean is over turns (joint_acc_across_turn=true). All other measures are unchanged.
+    """
+    return official(data, None, across_turn=True)
+
+
+PLUGIN = definition(
+    "sgd_exact_across_turn",
+    "SGD official evaluation, exact match, joint over the services of a turn",
+    compute,
+)

@@ -1,0 +1,80 @@
+"""How sure a figure is: resampling whole dialogues, since turns of one dialogue are not independent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dialoom.metric import Combine, Floats, Ints, Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A confidence interval at ``level``."""
+
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """Settings of every bootstrap and permutation: seeded, so that the same data gives the same answer."""
+
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 20260519
+
+
+_CELLS = 1 << 24
+
+
+def by_cluster(sums: Floats, clusters: Ints) -> Floats:
+    """Sums of shape (k, dialogues) added up over dialogues of one cluster: (k, clusters)."""
+    n = int(clusters.max()) + 1 if len(clusters) else 0
+    if n == len(clusters):
+        ordered: Floats = sums[:, np.argsort(clusters)]
+        return ordered
+    return np.stack([np.bincount(clusters, weights=row, minlength=n) for row in sums]).astype(np.float64)
+
+
+def resampled_sums(sums: Floats, settings: Resampling) -> Floats:
+    """Sums over clusters drawn with replacement: from (k, clusters) to (k, resamples)."""
+    rng = np.random.default_rng(settings.seed)
+    n = sums.shape[1]
+    step = max(_CELLS // max(n, 1), 1)
+    parts = []
+    for start in range(0, settings.resamples, step):
+        size = min(step, settings.resamples - start)
+        draws = rng.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+        parts.append(sums @ draws.T)
+    return np.concatenate(parts, axis=1)
+
+
+def percentile_interval(values: Floats, level: float) -> Interval | None:
+    """The central ``level`` of bootstrap values; undefined ones are left out, ``None`` where all are."""
+    defined = values[~np.isnan(values)]
+    if not len(defined):
+        return None
+    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
+    return Interval(float(low), float(high), level)
+
+
+def intervals(measures: Mapping[str, Measured], clusters: Ints, settings: Resampling) -> dict[str, Interval]:
+    """Bootstrap intervals of all measures that are functions of sums, from one set of draws."""
+    kept: list[tuple[str, Combine, Floats]] = []
+    for name, m in measures.items():
+        if m.sums is not None and m.combine is not None and m.overall.value is not None:
+            kept.append((name, m.combine, by_cluster(m.sums, clusters)))
+    if not kept or kept[0][2].shape[1] < 2:
+        return {}
+    drawn = resampled_sums(np.concatenate([s for _, _, s in kept]), settings)
+    found, at = {}, 0
+    for name, combine, sums in kept:
+        interval = percentile_interval(combine(drawn[at : at + len(sums)]), settings.level)
+        at += len(sums)
+        if interval is not None:
+            found[name] = interval
+    return found
