@@ -12,7 +12,7 @@ import orjson
 
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DataError
-from dialoom.readers._split import Fault, Place, Raw
+from dialoom.readers._raw import Fault, Place, Raw
 from dialoom.text import printable, storable
 
 MAX_DEPTH = 100

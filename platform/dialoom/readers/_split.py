@@ -8,21 +8,26 @@ record did, where the file has a record a line or is indented; else the rest of 
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
-MAX_RECORD_BYTES = 256 * 2**20
-"""A record that does not end within this many bytes is given up: its quotes or brackets are broken."""
+from dialoom.readers._raw import (
+    BOM,
+    CHUNK_BYTES,
+    MAX_RECORD_BYTES,
+    REST_LOST,
+    Fault,
+    Place,
+    Raw,
+    Window,
+    open_binary,
+    wrong_encoding,
+)
 
-CHUNK_BYTES = 2**20
+MAX_INDENT = 4096
 
-_BOM = b"\xef\xbb\xbf"
 _STRING = rb'"(?:[^"\\\n]++|\\.)*+"'
 _PLAIN = rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+"
 # Innermost brackets are skipped within the pattern: half the work of taking each bracket in Python.
@@ -34,39 +39,6 @@ _KEY = re.compile(rb"(" + _STRING + rb")[ \t\r\n]*:[ \t\r\n]*")
 _SCALAR = re.compile(_STRING + rb'|[^,\[\]{}"\s]++')
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _CLOSER = {ord("{"): ord("}"), ord("["): ord("]")}
-_REST_LOST = "The rest of the file is not read."
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a file: ``line`` from 1, ``byte`` from 0 (of the unpacked text where the file is compressed)."""
-
-    path: Path
-    line: int
-    byte: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line} (byte {self.byte})"
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """The bytes of one record, not yet parsed. ``key`` is its key where the file is an object of records."""
-
-    place: Place
-    data: bytes
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A stretch of a file that is no record. ``data`` is as much of it as is at hand."""
-
-    place: Place
-    what: str
-    hint: str = ""
-    data: bytes = b""
-    key: str = ""
 
 
 class _Broken(Exception):
@@ -78,16 +50,6 @@ class _Broken(Exception):
         self.what = what
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """``path`` opened for reading bytes, unpacked where it is gzip (told by its first bytes, not its name)."""
-    stream = path.open("rb")
-    if stream.read(2) == b"\x1f\x8b":
-        stream.close()
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    stream.seek(0)
-    return stream
-
-
 def json_records(path: Path, *, keyed: bool) -> Iterator[Raw | Fault]:
     """The records of a file that is one JSON list (``keyed`` false) or one JSON object (true), in file order."""
     try:
@@ -96,99 +58,17 @@ def json_records(path: Path, *, keyed: bool) -> Iterator[Raw | Fault]:
         yield Fault(Place(path, 1, 0), f"cannot open the file: {error.strerror or error}")
         return
     with stream:
-        yield from _Splitter(_Window(stream, path), keyed).records()
-
-
-def line_records(path: Path) -> Iterator[Raw | Fault]:
-    """The lines of ``path`` that are not blank, without their line ends; a byte order mark is dropped."""
-    try:
-        stream = open_binary(path)
-    except OSError as error:
-        yield Fault(Place(path, 1, 0), f"cannot open the file: {error.strerror or error}")
-        return
-    line, byte, found = 0, 0, False
-    with stream:
-        while True:
-            place = Place(path, line + 1, byte)
-            try:
-                data = stream.readline(MAX_RECORD_BYTES + 1)
-            except (OSError, EOFError, zlib.error) as error:
-                yield Fault(place, f"cannot read on: {error}", _REST_LOST)
-                return
-            if not data:
-                break
-            line, byte = line + 1, byte + len(data)
-            if line == 1:
-                wrong = _wrong_encoding(data)
-                if wrong:
-                    yield Fault(place, wrong, "Save it as UTF-8.", data[:CHUNK_BYTES])
-                    return
-                data = data.removeprefix(_BOM)
-            if len(data) > MAX_RECORD_BYTES:
-                yield Fault(place, f"the line is longer than {MAX_RECORD_BYTES} bytes", _REST_LOST, data[:CHUNK_BYTES])
-                return
-            text = data.strip(b" \t\r\n")
-            if text:
-                found = True
-                yield Raw(place, text)
-    if not found:
-        yield Fault(Place(path, 1, 0), "the file is empty")
-
-
-def _wrong_encoding(head: bytes) -> str:
-    """What is wrong with the encoding of a file that starts with ``head``; empty where nothing shows."""
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[:4] == b"\x00\x00\xfe\xff":
-        return "the file is in UTF-16 or UTF-32, not UTF-8"
-    if head[:2] in (b"{\x00", b"[\x00", b"\x00{", b"\x00[") or head[:4] in (b"\x00\x00\x00{", b"\x00\x00\x00["):
-        return "the file is in UTF-16 or UTF-32, not UTF-8"
-    return ""
-
-
-class _Window:
-    """A sliding view of a byte stream: ``buffer`` holds what is still needed."""
-
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
-        self.buffer = b""
-        self.failure = ""
-        self._stream = stream
-        self._path = path
-        self._base = 0
-        self._line = 1
-        self._counted = 0
-
-    def grow(self, keep: int) -> bool:
-        """Drop what is before ``keep`` and read on; positions move down by ``keep``. False at the end of the file."""
-        size = max(CHUNK_BYTES, len(self.buffer) - keep)
-        try:
-            chunk = self._stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            self.failure = str(error)
-            chunk = b""
-        self._count(keep)
-        self.buffer = self.buffer[keep:] + chunk
-        self._base += keep
-        self._counted = 0
-        return bool(chunk)
-
-    def place(self, position: int) -> Place:
-        self._count(position)
-        return Place(self._path, self._line, self._base + position)
-
-    def _count(self, position: int) -> None:
-        if position >= self._counted:
-            self._line += self.buffer.count(b"\n", self._counted, position)
-        else:
-            self._line -= self.buffer.count(b"\n", position, self._counted)
-        self._counted = position
+        yield from _Splitter(Window(stream, path), keyed).records()
 
 
 class _Splitter:
     """Cuts one file. ``_at`` is the position reached in the window's buffer."""
 
-    def __init__(self, window: _Window, keyed: bool) -> None:
+    def __init__(self, window: Window, keyed: bool) -> None:
         self._window = window
         self._keyed = keyed
         self._at = 0
+        self._indent: bytes | None = None
         self._lost = False
 
     def records(self) -> Iterator[Raw | Fault]:
@@ -204,7 +84,13 @@ class _Splitter:
                 yield self._ended("the file ends before its closing bracket: it may be cut off")
                 return
             if byte == close:
-                yield from self._after_close()
+                self._at += 1
+                if self._peek() is not None:
+                    yield self._after_break(_Broken(self._at, "there is text after the closing bracket"))
+                    want_comma = False
+                    continue
+                if self._window.failure:
+                    yield self._ended("")
                 return
             if byte == ord(","):
                 if not want_comma:
@@ -222,10 +108,10 @@ class _Splitter:
         self._window.grow(0)
         place = self._window.place(0)
         head = self._window.buffer[:4]
-        wrong = _wrong_encoding(head)
+        wrong = wrong_encoding(head)
         if wrong:
             return Fault(place, wrong, "Save it as UTF-8.", self._window.buffer)
-        self._at = len(_BOM) if head.startswith(_BOM) else 0
+        self._at = len(BOM) if head.startswith(BOM) else 0
         byte = self._peek()
         if byte is None:
             return self._ended("the file is empty")
@@ -237,13 +123,6 @@ class _Splitter:
             return Fault(self._window.place(self._at), what, hint, self._window.buffer)
         self._at += 1
         return None
-
-    def _after_close(self) -> Iterator[Fault]:
-        self._at += 1
-        if self._peek() is not None:
-            yield Fault(self._window.place(self._at), "there is text after the closing bracket", _REST_LOST)
-        elif self._window.failure:
-            yield self._ended("")
 
     def _ended(self, what: str) -> Fault:
         """The fault of a file that ends where it should not, or cannot be read on."""
@@ -272,7 +151,7 @@ class _Splitter:
 
     def _record(self) -> Raw | Fault:
         """The record that starts here; moves behind it, or behind the fault."""
-        indent = self._indent()
+        self._note_indent()
         place = self._window.place(self._at)
         key = ""
         try:
@@ -280,16 +159,17 @@ class _Splitter:
                 key = self._key()
             length = self._value_length()
         except _Broken as broken:
-            return self._after_break(broken, place, key, indent)
+            return self._after_break(broken, place, key)
         data = self._window.buffer[self._at : self._at + length]
         self._at += length
         return Raw(place, data, key)
 
-    def _indent(self) -> bytes | None:
-        """The white space before the record on its line; None where the record does not start a line."""
-        before = self._window.buffer.rfind(b"\n", 0, self._at)
+    def _note_indent(self) -> None:
+        """Remember the white space before the record where it starts a line: the next one will look alike."""
+        before = self._window.buffer.rfind(b"\n", max(0, self._at - MAX_INDENT), self._at)
         indent = self._window.buffer[before + 1 : self._at]
-        return indent if before >= 0 and not indent.strip() else None
+        if before >= 0 and not indent.strip():
+            self._indent = indent
 
     def _key(self) -> str:
         """The key of the record that starts here; moves to its value."""
@@ -351,18 +231,19 @@ class _Splitter:
             raise _Broken(len(window.buffer), what)
         return moved
 
-    def _after_break(self, broken: _Broken, place: Place, key: str, indent: bytes | None) -> Fault:
-        """Move to the next record, if it can be told, and describe the break."""
+    def _after_break(self, broken: _Broken, start: Place | None = None, key: str = "") -> Fault:
+        """Move to the next record, if it can be told, and describe the break of what began at ``start``."""
         window = self._window
         data = window.buffer[self._at : max(broken.at, self._at + 1)]
         at = window.place(broken.at)
-        what = f"{broken.what} (line {at.line}, byte {at.byte})"
+        place = start or at
+        what = broken.what if place == at else f"{broken.what} (line {at.line}, byte {at.byte})"
         at_end = broken.at == len(window.buffer)
-        if indent is not None and self._resume(indent):
+        if self._indent is not None and self._resume(self._indent):
             hint = f"Reading goes on at line {window.place(self._at).line}."
             return Fault(place, what, hint, data, key)
         self._lost = True
-        return Fault(place, what, "The file may be cut off." if at_end else _REST_LOST, data, key)
+        return Fault(place, what, "The file may be cut off." if at_end else REST_LOST, data, key)
 
     def _resume(self, indent: bytes) -> bool:
         """Move to the next line that starts as a record does; False at the end of the file."""

@@ -13,8 +13,8 @@ from pydantic import Field
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.errors import BadInput, DataError
 from dialoom.reader import ReaderConfig
+from dialoom.readers._raw import Fault, Place, Raw, line_records
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, texts, type_name
-from dialoom.readers._split import Fault, Place, Raw, line_records
 from dialoom.registry import did_you_mean
 from dialoom.schema import NO_INTENT
 

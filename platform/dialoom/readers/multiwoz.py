@@ -19,8 +19,9 @@ import orjson
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.errors import BadInput, DataError, JobError
 from dialoom.reader import ReaderConfig
+from dialoom.readers._raw import Fault, Raw
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, type_name
-from dialoom.readers._split import Fault, Raw, json_records
+from dialoom.readers._split import json_records
 from dialoom.schema import DONTCARE
 from dialoom.text import storable
 

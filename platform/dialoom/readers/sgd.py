@@ -15,8 +15,9 @@ from typing import Any
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.errors import BadInput, DataError
 from dialoom.reader import ReaderConfig
+from dialoom.readers._raw import Raw
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, texts
-from dialoom.readers._split import Raw, json_records
+from dialoom.readers._split import json_records
 
 _SPEAKERS = {"USER": Speaker.USER, "SYSTEM": Speaker.SYSTEM}
 _OWN_FIELDS = frozenset({"dialogue_id", "services", "turns"})
