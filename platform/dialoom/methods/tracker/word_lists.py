@@ -1,4 +1,4 @@
-"""Small word lists of our own, from ``words/<language>.txt``: sections of entries parted by commas, languages joined."""
+"""Small word lists of our own, from ``words/<language>.txt``: sections of entries parted by commas, joined."""
 
 from __future__ import annotations
 
