@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from dialoom.cli.results import outcome_style
 from dialoom.cli.terminal import count, duration, err, out, safe, show_error, table
+from dialoom.tabular import Cell, Table, shown
 
 if TYPE_CHECKING:
     from dialoom.run import RunResult
@@ -80,18 +81,20 @@ def show_plan(plan: Plan) -> None:
 
 def show_scores(report: ScoreReport) -> None:
     """The headline table of a report, and its notes."""
-    for made in report.tables():
-        rows = table(made.title, *made.columns, right=tuple(made.figures))
-        for row in made.rows:
-            rows.add_row(*(cell_text(cell) for cell in row))
-        out.print(rows)
-        out.print()
+    show_table(report.table())
 
 
-def cell_text(cell: Any) -> Text:
-    """A table cell: figures at a readable precision, text made safe, nothing as a dash."""
-    if cell is None:
-        return Text("–", style="dim")
-    if isinstance(cell, float):
-        return Text(f"{cell:.4f}" if abs(cell) < 10 else count(cell))
-    return safe(str(cell), 80)
+def show_table(data: Table) -> None:
+    """A table of the library on the terminal: figures to the right, notes below."""
+    figures = tuple(c.name for c in data.columns if c.kind != "text")
+    rows = table(data.title, *(c.name for c in data.columns), right=figures)
+    for row in data.rows:
+        rows.add_row(*(_cell(cell, c.kind) for cell, c in zip(row, data.columns, strict=True)))
+    out.print(rows)
+    for note in data.notes:
+        out.print(safe(note, 500, "dim"), soft_wrap=True)
+    out.print()
+
+
+def _cell(cell: Cell, kind: str) -> Text:
+    return Text("–", style="dim") if cell is None else safe(shown(cell, kind), 80)

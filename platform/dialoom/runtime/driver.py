@@ -201,7 +201,7 @@ class Driver:
 
     async def _feed_worker(self, slot: _Slot) -> None:
         assert slot.held is not None
-        room = self._plan.units_per_worker * 2
+        room = self._plan.leased_per_worker
         while True:
             stopping = self._stopping.is_set()
             leases = [] if stopping or self._trouble_since else self._take(room)

@@ -21,15 +21,23 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 """Table name to rows."""
 
+Batches = Mapping[str, Sequence[pa.RecordBatch]]
+"""Table name to record batches."""
 
-def encode(rows: Rows) -> bytes:
-    """``rows`` as the bytes of one part."""
+
+def batches(rows: Rows) -> dict[str, list[pa.RecordBatch]]:
+    """Rows as record batches, one a table that has any. Costs processor time in the caller's thread."""
+    return {name: [columns(TABLES[name], found)] for name, found in rows.items() if found}
+
+
+def encode(content: Batches) -> bytes:
+    """Record batches as the bytes of one part. Little of it holds the interpreter: meant for a thread."""
     out = [MAGIC]
     for name, schema in TABLES.items():
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
-            if rows.get(name):
-                writer.write_batch(columns(schema, rows[name]))
+            if content.get(name):
+                writer.write_table(pa.Table.from_batches(content[name], schema).combine_chunks())
         body = sink.getvalue().to_pybytes()
         out += [len(body).to_bytes(8, "little"), body]
     return b"".join(out)

@@ -93,7 +93,13 @@ class Plan:
     @property
     def units_per_worker(self) -> int:
         """Units in work at once in one worker: enough that a call waits whenever an engine has room."""
-        return self.options.run.units_per_worker or math.ceil(self.capacity / self.workers * 1.25) + 2
+        return self.options.run.units_per_worker or math.ceil(self.capacity / self.workers * 1.125) + 1
+
+    @property
+    def leased_per_worker(self) -> int:
+        """Units leased to one worker at once: those in work and a short backlog. A long one would leave other workers
+        idle at the end of the job."""
+        return self.units_per_worker + max(2, self.units_per_worker // 4)
 
     def units(self, dialogue_id: str) -> list[UnitKey]:
         """Every unit of one dialogue."""

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 PART_UNITS = 256
 """A part is committed at the latest when it holds so many units."""
+BATCH_UNITS = 12
+"""Rows become Arrow columns so many units at a time: cheap enough a row, and too short to make calls wait."""
 REPORT_S = 0.5
 FLUSH_S = 1.0
 
@@ -78,6 +80,24 @@ class Report:
     """A problem that the worker is trying to get over, for the progress line."""
 
 
+@dataclass(slots=True)
+class Pending:
+    """Finished units that are not committed yet."""
+
+    done: list[tuple[UnitKey, Outcome]] = field(default_factory=list)
+    batches: dict[str, list[Any]] = field(default_factory=dict)
+    message_ids: set[str] = field(default_factory=set)
+
+    def followed_by(self, other: Pending) -> Pending:
+        """Both together, these first."""
+        tables = self.batches.keys() | other.batches.keys()
+        return Pending(
+            self.done + other.done,
+            {t: self.batches.get(t, []) + other.batches.get(t, []) for t in tables},
+            self.message_ids | other.message_ids,
+        )
+
+
 class Worker:
     """Made a Ray actor by the driver; plain Python otherwise."""
 
@@ -101,7 +121,10 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._backlog: list[Lease] = []
         self._running = 0
-        self._finished: list[tuple[UnitKey, Outcome, dict[str, list[Row]], dict[str, Any]]] = []
+        self._rows: dict[str, list[Row]] = {}
+        self._messages: dict[str, Any] = {}
+        self._unbatched = 0
+        self._pending = Pending()
         self._written: set[str] = set()
         self._part = 0
         self._report = Report()
@@ -150,7 +173,7 @@ class Worker:
         self._fill()
         if drain:
             await self._drain()
-        elif not (self._report.fatal or self._room() > self._plan.units_per_worker // 4):
+        elif not (self._report.fatal or self._hungry()):
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), REPORT_S)
@@ -158,7 +181,11 @@ class Worker:
 
     def _room(self) -> int:
         waiting = sum(len(lease.units) for lease in self._backlog)
-        return self._plan.units_per_worker * 2 - self._running - waiting
+        return self._plan.leased_per_worker - self._running - waiting
+
+    def _hungry(self) -> bool:
+        """Whether the backlog is half used up: time to ask for more before it is empty."""
+        return self._room() * 2 >= self._plan.leased_per_worker - self._plan.units_per_worker
 
     def _take_report(self) -> Report:
         report, self._report = self._report, Report(fatal=self._report.fatal)
@@ -221,7 +248,7 @@ class Worker:
         self._finish(key, context.rows(outcome, error, extra), context.messages)
         self._running -= 1
         self._fill()
-        if self._room() > self._plan.units_per_worker // 4:
+        if self._hungry():
             self._wake.set()
 
     def _schema_for(self, dialogue: Dialogue) -> Schema:
@@ -254,16 +281,33 @@ class Worker:
     def _finish(self, key: UnitKey, rows: dict[str, list[Row]], messages: Mapping[str, Any]) -> None:
         dialogue = rows["dialogues"][0]
         dialogue |= {"worker": self._name, "epoch": self._epoch, "finished_at": int(time.time() * 1e6)}
-        new = {i: m for i, m in messages.items() if i not in self._written}
-        self._finished.append((key, Outcome(dialogue["outcome"]), rows, new))
+        for table, found in rows.items():
+            self._rows.setdefault(table, []).extend(found)
+        for message_id, message in messages.items():
+            if message_id not in self._written:
+                self._messages[message_id] = message
+        self._pending.done.append((key, Outcome(dialogue["outcome"])))
+        self._unbatched += 1
+        if self._unbatched >= BATCH_UNITS:
+            self._batch()
         counts = self._turn_counts
         for turn in rows.get("turns", ()):
             counts["turns"] += 1
             counts["corrected"] += turn.get("outcome") == Outcome.CORRECTED
             counts["fallback"] += turn.get("outcome") == Outcome.FALLBACK
             counts["triggered"] += bool(turn.get("fired"))
-        if len(self._finished) >= PART_UNITS:
+        if len(self._pending.done) >= PART_UNITS and not self._committing.locked():
             self._soon(self._commit())
+
+    def _batch(self) -> None:
+        """Rows so far become columns."""
+        rows, messages = self._rows, self._messages
+        self._rows, self._messages, self._unbatched = {}, {}, 0
+        new = {i: m for i, m in messages.items() if i not in self._written and i not in self._pending.message_ids}
+        rows["messages"] = [{"message_id": i, "role": m.role, "content": storable(m.content)} for i, m in new.items()]
+        self._pending.message_ids |= new.keys()
+        for table, found in parts.batches(rows).items():
+            self._pending.batches.setdefault(table, []).extend(found)
 
     def _soon(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -291,30 +335,22 @@ class Worker:
     async def _commit(self) -> None:
         """Write the finished units as one part. On a storage error they are kept and tried again at the next tick."""
         async with self._committing:
-            batch, self._finished = self._finished, []
-            if not batch:
+            self._batch()
+            content, self._pending = self._pending, Pending()
+            if not content.done:
                 return
-            rows: dict[str, list[Row]] = {"dialogues": [], "turns": [], "calls": []}
-            messages: dict[str, Any] = {}
-            for _, _, unit_rows, unit_messages in batch:
-                for table, table_rows in unit_rows.items():
-                    rows[table] += table_rows
-                messages |= unit_messages
-            rows["messages"] = [
-                {"message_id": i, "role": m.role, "content": storable(m.content)} for i, m in messages.items()
-            ]
+            name = parts.part_name(self._epoch, self._name, self._part)
             try:
-                name = parts.part_name(self._epoch, self._name, self._part)
-                await asyncio.to_thread(self._folder.put, name, parts.encode(rows))
+                await asyncio.to_thread(lambda: self._folder.put(name, parts.encode(content.batches)))
             except StorageError as error:
-                self._finished = batch + self._finished
+                self._pending = content.followed_by(self._pending)
                 self._report.trouble = f"results: {error}"
                 return
             self._part += 1
             if len(self._written) > 200_000:
                 self._written.clear()
-            self._written |= messages.keys()
-            self._report.done += [(key, outcome) for key, outcome, _, _ in batch]
+            self._written |= content.message_ids
+            self._report.done += content.done
 
     async def _drain(self) -> None:
         """End every leased unit: those under way after their call, those not begun at once."""
@@ -334,6 +370,6 @@ class Worker:
         self._ticker.cancel()
         await self._commit()
         await self._client.close()
-        if self._finished:
+        if self._pending.done:
             self._report.trouble = self._report.trouble or "finished units could not be committed"
         return self._take_report()

@@ -1,0 +1,1 @@
+"""Measurements that a user repeats with ``dialoom bench``: the platform against the bare thing, in one run."""
