@@ -12,7 +12,7 @@ from dialoom.dialogue import Dialogue, Speaker
 from dialoom.methods.tracker.catalog import Catalog, qualified
 from dialoom.methods.tracker.gold import gold_values
 from dialoom.methods.tracker.proposal import Pair
-from dialoom.methods.tracker.validator import Rules, Validator
+from dialoom.methods.tracker.validator import DEFAULT_RULES, Rules, Validator
 from dialoom.schema import Schema
 from dialoom.state import SlotRef
 
@@ -40,7 +40,7 @@ class Unreachable:
 
 
 def unreachable(
-    dialogues: Iterable[Dialogue], schema: Schema, *, rules: Rules = Rules(), deletes: bool = False
+    dialogues: Iterable[Dialogue], schema: Schema, *, rules: Rules = DEFAULT_RULES, deletes: bool = False
 ) -> Iterator[Unreachable]:
     """Every change of gold out of reach, in the order of the data; a value is listed once, where it is first annotated.
 

@@ -55,6 +55,7 @@ class TurnEnvironment:
         self._protocol = protocol
         self._given = given
         self._can_go_back = False
+        self._confirmed_at = 0
         self._rules = scene.validator.rules
 
     def view(self, steps: Sequence[Step]) -> View:
@@ -96,7 +97,8 @@ class TurnEnvironment:
     def _out_of_order(self, action: Action, steps: Sequence[Step]) -> Problem | None:
         if self.result.ended:
             return Problem("action.after_end", value=action.tool)
-        for step in steps:
+        # Slots refused before the intents changed may be sent again.
+        for step in steps[self._confirmed_at :] if action.tool == RESOLVE else steps:
             done = step.action
             if done is not None and done.tool == action.tool and done.arguments == action.arguments:
                 return Problem("action.repeated", value=action.tool, expected=step.judgement.observation)
@@ -121,6 +123,7 @@ class TurnEnvironment:
             found = tuple(IntentRef(service, intent) for service, intent in self._given.active.items())
         self.result.confirmed = found
         self._can_go_back = False
+        self._confirmed_at = len(steps)
         labels = self._scene.catalog.intent_labels
         return Judgement(fill(texts["intents.confirmed"], intents=", ".join(labels.get(r, r.intent) for r in found)))
 

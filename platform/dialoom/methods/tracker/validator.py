@@ -52,6 +52,9 @@ class Rules:
     ground: bool = False
 
 
+DEFAULT_RULES = Rules()
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One rule that fired. ``label`` is the name the model used or saw, ``ref`` the slot where it is known."""
@@ -82,7 +85,7 @@ class Evidence(Protocol):
 class Validator:
     """The checks for one catalog. ``deletes`` admits the value that removes a slot."""
 
-    def __init__(self, catalog: Catalog, rules: Rules = Rules(), *, deletes: bool = False) -> None:
+    def __init__(self, catalog: Catalog, rules: Rules = DEFAULT_RULES, *, deletes: bool = False) -> None:
         self.catalog = catalog
         self.rules = rules
         self.deletes = deletes
