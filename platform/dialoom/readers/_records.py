@@ -110,7 +110,7 @@ def _own_id(record: Any, id_fields: tuple[str, ...]) -> str:
 def _seen_id(data: bytes, id_fields: tuple[str, ...]) -> str:
     """The id in a record that cannot be parsed, where it can be made out."""
     for name in id_fields:
-        match = re.search(b'"' + name.encode() + rb'"\s*:\s*"([^"\\\n]+)"', data)
+        match = re.search(b'"' + name.encode() + rb'"\s*:\s*"\s*([^"\\\s][^"\\\n]*)"', data)
         if match:
             return match[1].decode("utf-8", "backslashreplace")
     return ""

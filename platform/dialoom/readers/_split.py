@@ -67,6 +67,7 @@ class _Splitter:
     def __init__(self, window: Window, keyed: bool) -> None:
         self._window = window
         self._keyed = keyed
+        self._first = b'"' if keyed else b"{"
         self._at = 0
         self._indent: bytes | None = None
         self._lost = False
@@ -166,9 +167,10 @@ class _Splitter:
 
     def _note_indent(self) -> None:
         """Remember the white space before the record where it starts a line: the next one will look alike."""
-        before = self._window.buffer.rfind(b"\n", max(0, self._at - MAX_INDENT), self._at)
-        indent = self._window.buffer[before + 1 : self._at]
-        if before >= 0 and not indent.strip():
+        buffer = self._window.buffer
+        before = buffer.rfind(b"\n", max(0, self._at - MAX_INDENT), self._at)
+        indent = buffer[before + 1 : self._at]
+        if before >= 0 and not indent.strip() and buffer.startswith(self._first, self._at):
             self._indent = indent
 
     def _key(self) -> str:
@@ -239,20 +241,25 @@ class _Splitter:
         place = start or at
         what = broken.what if place == at else f"{broken.what} (line {at.line}, byte {at.byte})"
         at_end = broken.at == len(window.buffer)
-        if self._indent is not None and self._resume(self._indent):
+        if self._resume():
             hint = f"Reading goes on at line {window.place(self._at).line}."
             return Fault(place, what, hint, data, key)
         self._lost = True
         return Fault(place, what, "The file may be cut off." if at_end else REST_LOST, data, key)
 
-    def _resume(self, indent: bytes) -> bool:
-        """Move to the next line that starts as a record does; False at the end of the file."""
-        start = re.compile(rb"\n" + re.escape(indent) + (rb'"' if self._keyed else rb"\{"))
+    def _resume(self) -> bool:
+        """Move to the next line that starts as a record does; False where there is none or none can be told."""
+        if self._indent is None:
+            starts = re.findall(rb"\n([ \t]*)" + re.escape(self._first), self._window.buffer[self._at :])
+            if not starts:
+                return False
+            self._indent = min(starts, key=len)
+        start = re.compile(rb"\n" + re.escape(self._indent) + re.escape(self._first))
         while True:
             match = start.search(self._window.buffer, self._at)
             if match:
                 self._at = match.end() - 1
                 return True
-            self._at = max(self._at, len(self._window.buffer) - len(indent) - 2)
+            self._at = max(self._at, len(self._window.buffer) - len(self._indent) - 2)
             if not self._grow():
                 return False
