@@ -105,6 +105,18 @@ class EngineDown(EngineError):
     retriable = True
 
 
+class EngineCrashed(EngineDown):
+    """The engine's process ended while the call was under way: perhaps because of it."""
+
+    kind = "engine_crashed"
+
+
+class PoisonCall(EngineError):
+    """The engine's process ended again and again while it answered this one call."""
+
+    kind = "poison"
+
+
 class EngineBusy(EngineError):
     """The endpoint asks to wait (429, 503). ``retry_after_s`` is its own figure, if it gave one."""
 

@@ -1,13 +1,17 @@
 """Job files: what a user asks for, checked in full before anything starts.
 
-The fields under ``run`` and ``tracking`` say how and where; everything else says what, and is part of the job's digest.
+The fields under ``run`` and ``tracking`` say how and where; schema, methods, engines, roles, trials, seed and the limits of
+a unit say what, and make up the job's digest. Data is not in the digest: each dialogue's own content hash decides.
 """
 
 from __future__ import annotations
 
+import re
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +23,9 @@ from dialoom.text import printable
 from dialoom.yaml_file import Path_, YamlFile, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+MOST = 2**53
+"""Whole numbers in a job stay below it: every JSON reader keeps them exact."""
+Count = Annotated[int, Field(ge=1, le=MOST)]
 
 
 class _Part(BaseModel, extra="forbid", frozen=True):
@@ -30,11 +37,11 @@ class DataConfig(_Part):
 
     reader: str
     """Name of a reader: ``sgd``, ``multiwoz``, ``chat``, or an import path."""
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = Field(min_length=1)
     """Files, folders or globs; relative ones from the job file's folder. ``$NAME`` takes an environment variable."""
     options: dict[str, Any] = {}
     """The reader's own settings."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: Count | None = None
     """The first so many dialogues only."""
 
     @field_validator("paths", mode="before")
@@ -98,12 +105,26 @@ class RunConfig(_Part):
 
 
 class LimitConfig(_Part):
-    """Where to stop, with everything so far kept."""
+    """Where to stop, with everything so far kept. Limits of a unit are part of the digest; those of the job are not."""
 
-    unit_calls: int | None = Field(default=None, ge=1)
+    unit_calls: Count | None = None
     """Model calls of one unit."""
-    unit_tokens: int | None = Field(default=None, ge=1)
+    unit_tokens: Count | None = None
     """Prompt and output tokens of one unit."""
+    unit_s: float | None = Field(default=None, gt=0)
+    """Wall seconds of one unit."""
+    tokens: Count | None = None
+    """Prompt and output tokens that this session may pay for; replayed calls are free."""
+    cost_usd: float | None = Field(default=None, gt=0)
+    """Dollars that this session may pay; needs a price for every engine."""
+    wall_s: float | None = Field(default=None, gt=0)
+    """Wall seconds of this session, from the first lease."""
+    error_share: float | None = Field(default=0.5, gt=0, le=1)
+    """Share of this session's units that may end as ``infrastructure``, counted from the twentieth unit on."""
+    stall_s: float = Field(default=900.0, gt=0)
+    """Seconds without a finished call or unit after which the run gives up and says why."""
+    drain_s: float = Field(default=120.0, ge=0)
+    """Seconds that calls under way get when the run stops; after that their units end as they are."""
 
 
 class TrackingConfig(_Part):
@@ -129,9 +150,9 @@ class Job(_Part):
     engines: dict[Name, EngineEntry] = Field(min_length=1)
     roles: dict[str, str] = {}
     """Role to engine name; a job with one engine needs none."""
-    trials: int = Field(default=1, ge=1)
+    trials: Count = 1
     """Repeats of every unit."""
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=MOST)
     """Seed of everything that draws."""
     scores: tuple[str, ...] = ()
     """Metric definitions; empty takes those that fit the data."""
@@ -153,16 +174,22 @@ def load_job(path: str | Path, overrides: Mapping[str, Any] | None = None) -> tu
     Raises JobError that names file, line and field, what was found and what is allowed.
     """
     file = read_yaml(Path(path))
-    for dotted, value in (overrides or {}).items():
-        _override(file.data, dotted.split("."), value)
+    given = {tuple(dotted.split(".")): value for dotted, value in (overrides or {}).items()}
+    for names, value in given.items():
+        _override(file.data, names, value)
+    file = replace(file, given=frozenset(given))
     return parse_part(Job, file.data, file, ()), file
 
 
-def _override(data: dict[str, Any], path: list[str], value: Any) -> None:
+def _override(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        data = data.setdefault(name, {})
+        if data.get(name) is None:
+            data[name] = {}
+        data = data[name]
         if not isinstance(data, dict):
-            raise JobError(f"'{'.'.join(path)}' does not name a field", hint=f"'{name}' holds a value, not fields.")
+            raise JobError(
+                "does not name a field", where=f"--set {'.'.join(path)}", hint=f"'{name}' holds a value, not fields."
+            )
     data[path[-1]] = value
 
 
@@ -176,22 +203,44 @@ def parse_part(model: type[Model], data: Any, file: YamlFile, prefix: Path_) -> 
     except ValidationError as error:
         problems = error.errors()
         first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-        loc = tuple(p for p in first["loc"] if not (isinstance(p, str) and p.startswith("function-")))
+        loc = tuple(p for p in first["loc"] if p != "[key]" and not (isinstance(p, str) and p.startswith("function-")))
         more = f" ({len(problems) - 1} more problems.)" if len(problems) > 1 else ""
         what, hint = _explain(model, first, loc)
         raise JobError(what, where=file.where(prefix + loc), hint=(hint + more).strip()) from None
 
 
 def _explain(model: type[BaseModel], problem: Any, loc: Path_) -> tuple[str, str]:
-    kind, found = problem["type"], printable(repr(problem.get("input")), 80)
+    kind, found = problem["type"], _shown(problem.get("input"))
     if kind == "extra_forbidden":
         owner = _model_at(model, loc[:-1])
         known = [f.alias or n for n, f in owner.model_fields.items()] if owner else []
-        return f"unknown field '{printable(str(loc[-1]))}'", registry.did_you_mean(str(loc[-1]), known)
+        return f"unknown field '{printable(str(loc[-1]), 80)}'", registry.did_you_mean(str(loc[-1]), known)
     if kind == "missing":
         return "this field is required and missing", ""
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+        return f"found {found}", registry.did_you_mean(str(problem["input"]), known)
     allowed = problem["msg"][0].lower() + problem["msg"][1:]
+    for pattern, word in _WORDS:
+        allowed = re.sub(pattern, word, allowed)
     return f"found {found}: {allowed}", ""
+
+
+_WORDS = (
+    (r"valid dictionary( or instance of \w+)?", "mapping of fields"),
+    (r"valid tuple|valid list", "list"),
+    (r"tuple should have at least (\d+) items? after validation, not \d+", r"the list needs at least \1"),
+    (r"value error, ", ""),
+)
+"""pydantic's words, in those of a job file."""
+
+
+def _shown(value: Any) -> str:
+    """What was found, at most 80 characters of it."""
+    try:
+        return printable(reprlib.repr(value) if isinstance(value, (dict, list, tuple)) else repr(value), 80)
+    except ValueError:  # a number too long to be written out
+        return "a very long number"
 
 
 def _model_at(model: type[BaseModel], loc: Path_) -> type[BaseModel] | None:

@@ -19,7 +19,8 @@ from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DialoomError, RunRefused
 from dialoom.reader import open_dialogues
 from dialoom.runtime.cluster import cause_of, cluster, first_line
-from dialoom.runtime.driver import Driver, Ending
+from dialoom.runtime.driver import Driver
+from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.index import Index

@@ -133,8 +133,8 @@ async def _bare(chains: list[int], latency_s: float, in_flight: int) -> float:
 class CpuMeter:
     """Processor seconds of this process and all its children from the first calls reported to the last.
 
-    Called with the progress about four times a second; a process that ends in between loses a quarter of a second. Calls
-    are counted over the same span.
+    Called with the progress about four times a second; a process that ends in between loses a quarter of a second.
+    Calls are counted over the same span.
     """
 
     def __init__(self) -> None:

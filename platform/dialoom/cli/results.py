@@ -48,6 +48,7 @@ def score(
 
     from dialoom.cli.summary import show_scores
     from dialoom.errors import JobError
+    from dialoom.schema_files import load_schema
     from dialoom.scoring import score_predictions, score_run
 
     names = list(definition) or None
@@ -59,7 +60,8 @@ def score(
         folder.put_json("scores.json", report.to_dict())
     else:
         assert predictions is not None
-        report = score_predictions(predictions, gold, schema, definitions=names, seen_schema=seen)
+        services = None if seen is None else list(load_schema(seen).services)
+        report = score_predictions(predictions, gold, schema, definitions=names, seen_services=services)
     if json is not None:
         json.write_bytes(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
     show_scores(report)

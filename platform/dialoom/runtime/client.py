@@ -6,13 +6,23 @@ Everything that is retried is retried here and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dialoom.engine import EngineIdentity, Request, Response
-from dialoom.errors import EngineBusy, EngineDown, EngineError, Interrupted, StorageError
+from dialoom.errors import (
+    EngineBusy,
+    EngineCrashed,
+    EngineDown,
+    EngineError,
+    EngineRefused,
+    Interrupted,
+    PoisonCall,
+    StorageError,
+)
 from dialoom.runtime.calllog import CallLog, Digests
 from dialoom.runtime.replicas import Replica
 from dialoom.text import storable
@@ -21,6 +31,8 @@ LONGEST_WAIT_S = 60.0
 REPLACE_WAIT_S = 600.0
 """How long a call waits for a dead replica's successor before its unit ends as ``infrastructure``."""
 STICKY_LIMIT = 20_000
+SUSPECT_CRASHES = 2
+"""A call that was under way in so many crashes of an engine is sent again only one such call at a time."""
 
 
 @dataclass(slots=True)
@@ -56,7 +68,7 @@ class Pool:
     sticky: dict[str, int] = field(default_factory=dict)
 
     def pick(self, dialogue_id: str) -> Replica | None:
-        """The replica that served the dialogue before, whose prefix cache is warm, else the least loaded one that is up."""
+        """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
         index = self.sticky.get(dialogue_id)
         if index is not None and self.replicas[index].up:
             return self.replicas[index]
@@ -85,6 +97,7 @@ class EngineClient:
         self._max_attempts = max_attempts
         self._backoff_s = backoff_s
         self._random = random.Random(seed)
+        self._alone = asyncio.Lock()
         self._under_way: dict[bytes, asyncio.Future[Response]] = {}
 
     def model(self, engine: str) -> str:
@@ -121,17 +134,28 @@ class EngineClient:
 
     async def _sent(self, engine: str, request: Request, digest: bytes) -> Answer:
         pool = self._pools[engine]
-        attempt = 0
+        attempt = crashes = 0
         while True:
             attempt += 1
             replica = await self._replica(pool, request.address.dialogue_id)
-            sent_at, started = time.time(), time.perf_counter()
             try:
-                response = await replica.generate(request)
+                async with self._alone if crashes >= SUSPECT_CRASHES else contextlib.nullcontext():
+                    sent_at, started = time.time(), time.perf_counter()
+                    response = await replica.generate(request)
                 break
             except EngineError as error:
+                error.__dict__["attempts"] = attempt
+                if isinstance(error, EngineCrashed):
+                    crashes += 1
+                    if crashes > SUSPECT_CRASHES:
+                        raise PoisonCall(
+                            f"the engine's process ended {crashes} times while it answered this call",
+                            where=replica.name,
+                            hint="Other calls go on; look at this dialogue's prompt and the engine's log.",
+                        ) from error
+                    attempt -= 1  # the call is not to blame until it has been sent alone
+                    continue
                 if not error.retriable or attempt >= self._max_attempts:
-                    error.__dict__["attempts"] = attempt
                     raise
                 await self._pause(error, attempt)
         latency_s = time.perf_counter() - started
@@ -154,7 +178,9 @@ class EngineClient:
         replica = pool.pick(dialogue_id)
         if replica is not None:
             return replica
+        self._check_alive(pool)
         waits = [asyncio.create_task(r.wait_up(REPLACE_WAIT_S)) for r in pool.replicas]
+        waits.append(asyncio.create_task(self.draining.wait()))
         started = time.perf_counter()
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -162,14 +188,24 @@ class EngineClient:
             for wait in waits:
                 wait.cancel()
             self.counts.waiting_s += time.perf_counter() - started
+        if self.draining.is_set():
+            raise Interrupted("the run is stopping; this call was not sent again")
         replica = pool.pick(dialogue_id)
         if replica is None:
+            self._check_alive(pool)
             raise EngineError(
                 f"no replica came back within {REPLACE_WAIT_S:.0f} s",
                 where=pool.identity.model,
                 hint="See the engine's log; run the same command again to go on.",
             )
         return replica
+
+    def _check_alive(self, pool: Pool) -> None:
+        failed = [r.failed for r in pool.replicas if r.failed is not None]
+        if len(failed) == len(pool.replicas):
+            raise EngineRefused(
+                f"every replica is gone: {failed[0]}", where=pool.identity.model, hint="Run 'dialoom doctor'."
+            )
 
     async def _pause(self, error: EngineError, attempt: int) -> None:
         """Wait before the next try: as the endpoint asks, else doubling with jitter; never while draining."""

@@ -9,19 +9,20 @@ import signal
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dialoom.errors import DialoomError, EngineError, StorageError
-from dialoom.outcome import Outcome
 from dialoom.runtime.cluster import cause_of, first_line
+from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.host import EngineHost
 from dialoom.runtime.index import Index
+from dialoom.runtime.limits import Limits
 from dialoom.runtime.plan import Plan
 from dialoom.runtime.progress import Progress
+from dialoom.runtime.suspects import Suspects
 from dialoom.runtime.worker import Lease, Report, Worker
 from dialoom.unit import UnitKey
 
@@ -34,17 +35,6 @@ STORAGE_PATIENCE_S = 60.0
 CLOSE_S = 20.0
 
 
-class Ending(StrEnum):
-    """How a run ended; the exit status of ``dialoom run`` follows from it."""
-
-    DONE = "done"
-    INTERRUPTED = "interrupted"
-    ENGINE = "engine"
-    STORAGE = "storage"
-    WORKERS = "workers"
-    INPUT = "input"
-
-
 @dataclass
 class _Slot:
     """A place for one worker; a lost worker is followed by another in the same slot."""
@@ -53,6 +43,7 @@ class _Slot:
     actor: Any = None
     name: str = ""
     held: dict[UnitKey, Lease] | None = None
+    quarantine: bool = False
 
 
 class Driver:
@@ -77,9 +68,11 @@ class Driver:
         self._changed = asyncio.Event()
         self._losses = 0
         self._trouble_since: float | None = None
+        self._limits = Limits(plan.options.limits)
+        self._suspects = Suspects()
 
     async def run(self) -> None:
-        """From engines to the last committed unit. Sets ``ending`` and ``error``; raises only what kept it from starting."""
+        """From engines to the last committed unit. Sets ``ending`` and ``error``; raises what kept it from starting."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
@@ -89,6 +82,7 @@ class Driver:
             await self._start_engines()
             self.progress.phase = "running"
             self.progress.started = time.monotonic()
+            self._limits.begin(self.progress.started)
             await asyncio.gather(*(self._serve(slot) for slot in self._slots))
             await self._close_rest()
             await self._close()
@@ -119,6 +113,8 @@ class Driver:
             progress.total = self._feed.units_read - self._feed.skipped if self._feed.ended else None
             progress.sample()
             self._observe(progress)
+            if progress.phase == "running" and (reached := self._limits.reached(progress, time.monotonic())):
+                self.stop(*reached)
             await asyncio.sleep(0.25)
 
     async def _start_engines(self) -> None:
@@ -141,8 +137,8 @@ class Driver:
             name: asyncio.gather(*(self._ready(name, i, host) for i, host in enumerate(hosts)))
             for name, hosts in self._hosts.items()
         }
-        stop = asyncio.create_task(self._stopping.wait())
-        everything = asyncio.gather(*started.values())
+        stop: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
+        everything: asyncio.Future[Any] = asyncio.gather(*started.values())
         await asyncio.wait([stop, everything], return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         if everything.done():
@@ -204,7 +200,7 @@ class Driver:
         room = self._plan.leased_per_worker
         while True:
             stopping = self._stopping.is_set()
-            leases = [] if stopping or self._trouble_since else self._take(room)
+            leases = [] if stopping or self._trouble_since else self._take(slot, room)
             for lease in leases:
                 for key in lease.units:
                     slot.held[key] = lease
@@ -212,22 +208,29 @@ class Driver:
                 if stopping or await self._all_done():
                     return
                 continue
-            report: Report = await slot.actor.exchange.remote(leases, drain=stopping)
+            report: Report = await slot.actor.exchange.remote(leases, drain=self.ending.outcome if stopping else None)
             self._account(slot, report)
             room = report.room
             if stopping and slot.held and report.trouble:
                 return  # what could not be written stays owed; a longer wait would not help
 
-    def _take(self, room: int) -> list[Lease]:
+    def _take(self, slot: _Slot, room: int) -> list[Lease]:
+        if slot.quarantine and slot.held:
+            return []
+        slot.quarantine = False
         try:
-            return self._feed.take(room)
+            leases = self._feed.take(room)
+            if not leases and not slot.held:
+                leases = self._suspects.take()
+                slot.quarantine = bool(leases)
+            return leases
         except DialoomError as error:
             self.stop(Ending.INPUT, error)
             return []
 
     async def _all_done(self) -> bool:
         """Whether no worker holds anything and nothing is left; waits for a change otherwise."""
-        if self._feed.empty and not any(s.held for s in self._slots):
+        if self._feed.empty and not self._suspects and not any(s.held for s in self._slots):
             self._changed.set()
             return True
         self._changed.clear()
@@ -248,6 +251,7 @@ class Driver:
         self._index.record(done)
         progress.add(report.counts)
         progress.running = report.running
+        progress.last_error = report.last_error or progress.last_error
         if done:
             self._losses = 0
             self._changed.set()
@@ -278,8 +282,9 @@ class Driver:
             keys = tuple(self._index.owed([k for k in lease.units if k in held], lease.content_hash))
             self.progress.done += sum(1 for k in lease.units if k in held and k not in keys)
             if keys:
-                owed.append(Lease(lease.dialogue, keys, lease.content_hash, lease.close))
-        self._feed.give_back(owed)
+                owed.append(replace(lease, units=keys))
+        free, guilty = self._suspects.sort(owed, first_line(error))
+        self._feed.give_back([*free, *guilty])
         self._losses += 1
         log.warning("worker %s was lost (%s); %d units are handed out again", slot.name, first_line(error), len(owed))
         if self._losses >= WORKER_LOSSES:
@@ -296,9 +301,9 @@ class Driver:
         rest = self._feed.remaining()
         if slot is None or not rest:
             return
-        closed = [Lease(r.dialogue, r.units, r.content_hash, Outcome.INTERRUPTED) for r in rest]
+        closed = [replace(r, close=r.close or self.ending.outcome) for r in rest]
         slot.held = {key: lease for lease in closed for key in lease.units}
-        self._account(slot, await slot.actor.exchange.remote(closed, drain=True))
+        self._account(slot, await slot.actor.exchange.remote(closed, drain=self.ending.outcome))
 
     async def _close(self) -> None:
         from ray.exceptions import RayError

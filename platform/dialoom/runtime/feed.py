@@ -7,6 +7,7 @@ import itertools
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput
@@ -18,7 +19,7 @@ from dialoom.unit import UnitKey
 
 WINDOW = 10_000
 WINDOW_BYTES = 12 << 20
-"""The window holds so many dialogues, or so many compressed bytes, whichever is less: the driver's memory stays flat."""
+"""The window holds so many dialogues, or so many compressed bytes: the driver's memory stays flat."""
 
 
 READ_AHEAD_S = 0.03
@@ -60,7 +61,7 @@ class Feed:
         for lease in leases:
             owed = tuple(self._index.owed(lease.units, lease.content_hash))
             if owed:
-                self._returned.append(Lease(lease.dialogue, owed, lease.content_hash, lease.close))
+                self._returned.append(replace(lease, units=owed))
 
     @property
     def empty(self) -> bool:

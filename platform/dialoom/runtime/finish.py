@@ -14,8 +14,8 @@ from dialoom.traces.compact import compact
 def finish(path: str, definitions: Sequence[str]) -> dict[str, Any]:
     """Compact and score the run at ``path``; writes traces and ``scores.json``.
 
-    Returns ``{"compacted": ..., "scores": the report as a dict or None, "flat": metric name to value, "error": str}``. A
-    score that cannot be computed leaves the traces as they are.
+    Returns ``{"compacted": ..., "scores": the report as a dict or None, "flat": metric name to value, "error": str}``.
+    A score that cannot be computed leaves the traces as they are.
     """
     from dialoom.scoring import score_run
 

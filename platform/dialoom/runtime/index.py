@@ -46,7 +46,8 @@ class Index:
     def record(self, units: Iterable[tuple[UnitKey, str, Outcome]]) -> None:
         """Note committed units: (key, content hash, outcome). An owed outcome never replaces one that is not."""
         self._db.executemany(
-            "INSERT INTO unit VALUES (?,?,?,?,?,?) ON CONFLICT DO UPDATE SET hash=excluded.hash, outcome=excluded.outcome"
+            "INSERT INTO unit VALUES (?,?,?,?,?,?)"
+            " ON CONFLICT DO UPDATE SET hash=excluded.hash, outcome=excluded.outcome"
             f" WHERE unit.outcome IN ({_OWED}) OR excluded.outcome NOT IN ({_OWED})",
             [(*key, content_hash, outcome.value) for key, content_hash, outcome in units],
         )

@@ -43,6 +43,7 @@ class EngineSpec(Part):
     replicas: int = 1
     in_flight: int = 1
     hosted: bool = False
+    adaptive: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
     price: str | None = None
 
@@ -111,11 +112,8 @@ class Plan:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """``field: old -> new`` for every field in which two identities differ."""
     a, b = dict(flat(old)), dict(flat(new))
-    return [
-        f"{k}: {a.get(k, '(none)')} -> {b.get(k, '(none)')}"
-        for k in sorted(a.keys() | b.keys())
-        if a.get(k) != b.get(k)
-    ]
+    pairs = ((k, a.get(k, "(absent)"), b.get(k, "(absent)")) for k in sorted(a.keys() | b.keys()))
+    return [f"{k}: {x} -> {y}" for k, x, y in pairs if x != y]
 
 
 def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -162,7 +160,7 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
         "prompts": {name: _digest(text) for name, text in prompts.items()},
         "seed": job.seed,
         "trials": job.trials,
-        "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens"}),
+        "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens", "unit_s"}),
     }
     resolved = job.model_dump(mode="json", by_alias=True)
     resolved["data"]["paths"] = [located(p, base) for p in job.data.paths]
@@ -198,6 +196,7 @@ def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> Engine
         replicas=plugin.replicas(config),
         in_flight=plugin.in_flight(config),
         hosted=plugin.hosted(config),
+        adaptive=getattr(plugin, "adaptive", False),
         resources=plugin.resources(config),
         price=config.price,
     )

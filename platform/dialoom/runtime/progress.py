@@ -25,6 +25,7 @@ class Progress:
     counts: Counter[str] = field(default_factory=Counter)
     phase: str = "starting"
     trouble: str = ""
+    last_error: str = ""
     started: float = field(default_factory=time.monotonic)
     _samples: deque[tuple[float, int, float, float]] = field(default_factory=lambda: deque(maxlen=400))
 

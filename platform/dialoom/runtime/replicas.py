@@ -15,8 +15,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dialoom.engine import Engine, Request, Response
-from dialoom.errors import EngineDown, EngineError
+from dialoom.errors import EngineBusy, EngineDown, EngineError
+from dialoom.runtime.cluster import first_line
+from dialoom.runtime.gate import Gate
 from dialoom.usage import Usage
+
+RESTARTS = 6
+"""Failed starts in a row after which a replica is given up."""
 
 
 class Replica(Protocol):
@@ -26,6 +31,8 @@ class Replica(Protocol):
     load: int
     """Calls of this worker that are under way here."""
     up: bool
+    failed: EngineError | None
+    """Why it will never be up again."""
 
     async def generate(self, request: Request) -> Response:
         """One try."""
@@ -41,28 +48,33 @@ class Replica(Protocol):
 
 
 class LocalReplica:
-    """An engine in this process; at most ``in_flight`` calls at once."""
+    """An engine in this process; a gate caps its calls in flight."""
 
     up = True
+    failed: EngineError | None = None
 
-    def __init__(self, name: str, engine: Engine, in_flight: int) -> None:
+    def __init__(self, name: str, engine: Engine, gate: Gate) -> None:
         self.name = name
         self.load = 0
+        self.gate = gate
         self._engine = engine
-        self._room = asyncio.Semaphore(in_flight)
 
     async def generate(self, request: Request) -> Response:
         self.load += 1
-        queued = time.perf_counter()
+        queued = time.monotonic()
         try:
-            async with self._room:
-                waited = time.perf_counter() - queued
-                response = await self._engine.generate(request)
+            async with self.gate.call() as sent_at:
+                try:
+                    response = await self._engine.generate(request)
+                except EngineBusy as error:
+                    self.gate.refused(sent_at, error.retry_after_s)
+                    raise
+                self.gate.succeeded()
         finally:
             self.load -= 1
-        if waited < 0.001:
+        if sent_at - queued < 0.001:
             return response
-        return replace(response, usage=response.usage + Usage(queue_s=waited))
+        return replace(response, usage=response.usage + Usage(queue_s=sent_at - queued))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         return await self._engine.embed(texts)
@@ -81,6 +93,7 @@ class HostedReplica:
         self.name = name
         self.load = 0
         self.up = True
+        self.failed: EngineError | None = None
         self._actor = actor
         self._worker = worker
         self._numbers = itertools.count()
@@ -158,13 +171,16 @@ class HostedReplica:
     async def _revive(self) -> None:
         from ray.exceptions import RayError
 
-        while True:
+        for _ in range(RESTARTS):
             try:
                 await self._actor.ready.remote()
+                self.up = True
                 break
-            except (RayError, EngineError):
+            except RayError as error:
+                last = first_line(error)
                 await asyncio.sleep(0.5)
-        self.up = True
+        else:
+            self.failed = EngineError(f"does not start again after {RESTARTS} tries: {last}", where=self.name)
         self._revived.set()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:

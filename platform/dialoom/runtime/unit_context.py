@@ -44,6 +44,7 @@ class UnitContext:
         self._turns: list[TurnTrace] = []
         self._next_call: dict[int, int] = {}
         self._tokens = 0
+        self._started = time.monotonic()
 
     async def generate(
         self,
@@ -96,6 +97,8 @@ class UnitContext:
             raise LimitReached(f"the unit's {limits.unit_calls} calls are used up", where=f"{self.unit} turn {turn}")
         if limits.unit_tokens is not None and self._tokens >= limits.unit_tokens:
             raise LimitReached(f"the unit's {limits.unit_tokens} tokens are used up", where=f"{self.unit} turn {turn}")
+        if limits.unit_s is not None and time.monotonic() - self._started >= limits.unit_s:
+            raise LimitReached(f"the unit's {limits.unit_s:g} s are used up", where=f"{self.unit} turn {turn}")
 
     async def embed(self, role: str, texts: Sequence[str]) -> list[list[float]]:
         """See :meth:`dialoom.method.Context.embed`."""

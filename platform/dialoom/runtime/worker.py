@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from dialoom.runtime.calllog import SUFFIX, CallLog
 from dialoom.runtime.client import EngineClient, Pool
 from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.gate import Gate
 from dialoom.runtime.plan import Plan, Variant
 from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
 from dialoom.runtime.unit_context import Row, UnitContext, dialogue_facts, error_fields
@@ -63,6 +65,10 @@ class Lease:
     units: tuple[UnitKey, ...]
     content_hash: str
     close: Outcome | None = None
+    losses: int = 0
+    """Workers that were lost while they held it."""
+    reason: DialoomError | None = None
+    """Why it is closed."""
 
 
 @dataclass(slots=True)
@@ -76,6 +82,7 @@ class Report:
     running: int = 0
     fatal: DialoomError | None = None
     """An error that every further unit would meet too."""
+    last_error: str = ""
     trouble: str = ""
     """A problem that the worker is trying to get over, for the progress line."""
 
@@ -119,6 +126,7 @@ class Worker:
         self._client: EngineClient | None = None
         self._log: CallLog | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._units: set[asyncio.Task[None]] = set()
         self._backlog: list[Lease] = []
         self._running = 0
         self._rows: dict[str, list[Row]] = {}
@@ -130,6 +138,7 @@ class Worker:
         self._report = Report()
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
+        self._drain_outcome = Outcome.INTERRUPTED
         self._turn_counts = {"turns": 0, "corrected": 0, "fallback": 0, "triggered": 0}
 
     async def start(self) -> dict[str, Any]:
@@ -157,13 +166,15 @@ class Worker:
             for i in range(spec.replicas):
                 engine = plugin.create(config, replica=i)
                 await engine.start()
-                replicas.append(LocalReplica(f"{name}/{i}", engine, max(1, -(-spec.in_flight // self._share))))
+                gate = Gate(max(1, math.ceil(spec.in_flight / self._share)), adaptive=spec.adaptive)
+                replicas.append(LocalReplica(f"{name}/{i}", engine, gate))
         return Pool(spec.identity, replicas)
 
-    async def exchange(self, leases: Sequence[Lease], *, drain: bool = False) -> Report:
+    async def exchange(self, leases: Sequence[Lease], *, drain: Outcome | None = None) -> Report:
         """Take ``leases``; report as soon as there is room for more, something failed, or half a second went by.
 
-        With ``drain`` no new call is sent, calls under way are awaited, and every unit leased is committed with a row.
+        With ``drain`` no new call is sent, calls under way are awaited, and every unit leased is committed with a row:
+        its result where it is finished, else that outcome.
         """
         for lease in leases:
             if lease.close is not None or isinstance(lease.dialogue, BadInput):
@@ -171,8 +182,8 @@ class Worker:
             else:
                 self._backlog.append(lease)
         self._fill()
-        if drain:
-            await self._drain()
+        if drain is not None:
+            await self._drain(drain)
         elif not (self._report.fatal or self._hungry()):
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
@@ -206,8 +217,8 @@ class Worker:
             for key in lease.units:
                 self._running += 1
                 task = asyncio.create_task(self._run(key, dialogue, lease.content_hash))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._units.add(task)
+                task.add_done_callback(self._units.discard)
 
     async def _run(self, key: UnitKey, dialogue: Dialogue, content_hash: str) -> None:
         """One unit, from its first call to its rows; whatever happens becomes an outcome."""
@@ -229,7 +240,9 @@ class Worker:
             try:
                 await method.run(dialogue, context)
             except Interrupted as interrupted:
-                outcome, error = Outcome.INTERRUPTED, interrupted
+                outcome, error = self._drain_outcome, interrupted
+            except asyncio.CancelledError:
+                outcome, error = self._drain_outcome, Interrupted("the run stopped before this call was answered")
             except LimitReached as limit:
                 outcome, error = (Outcome.UNIT_LIMIT if limit.scope == "unit" else Outcome.JOB_LIMIT), limit
             except DialoomError as failure:
@@ -265,7 +278,7 @@ class Worker:
             error: DialoomError = DataError(bad.what, where=bad.where, hint=bad.hint)
         else:
             facts = dialogue_facts(Dialogue.from_json(lease.dialogue))
-            error = Interrupted("the run stopped before this unit began")
+            error = lease.reason or Interrupted("the run stopped before this unit began")
         for key in lease.units:
             row = {
                 **key._asdict(),
@@ -280,6 +293,8 @@ class Worker:
 
     def _finish(self, key: UnitKey, rows: dict[str, list[Row]], messages: Mapping[str, Any]) -> None:
         dialogue = rows["dialogues"][0]
+        if dialogue.get("error") and dialogue["outcome"] == Outcome.INFRASTRUCTURE:
+            self._report.last_error = printable(dialogue["error"], 200)
         dialogue |= {"worker": self._name, "epoch": self._epoch, "finished_at": int(time.time() * 1e6)}
         for table, found in rows.items():
             self._rows.setdefault(table, []).extend(found)
@@ -352,15 +367,20 @@ class Worker:
             self._written |= content.message_ids
             self._report.done += content.done
 
-    async def _drain(self) -> None:
+    async def _drain(self, outcome: Outcome) -> None:
         """End every leased unit: those under way after their call, those not begun at once."""
         assert self._client is not None
+        self._drain_outcome = outcome
         self._client.draining.set()
         backlog, self._backlog = self._backlog, []
         for lease in backlog:
-            self._close(lease, Outcome.INTERRUPTED)
-        while self._running:
-            await asyncio.wait([t for t in self._tasks if not t.done()] or [asyncio.create_task(asyncio.sleep(0))])
+            self._close(lease, outcome)
+        if self._units:
+            _, late = await asyncio.wait(self._units, timeout=self._plan.options.limits.drain_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
         await self._flush()
         await self._commit()
 

@@ -34,8 +34,8 @@ class Compacted:
 def compact(folder: RunFolder) -> Compacted:
     """Write ``traces/{dialogues,turns,calls,messages}.parquet`` from all parts of ``folder``.
 
-    Of several rows for a unit, one that is not owed goes before one that is, then the one of the latest part. Each table
-    is replaced whole. Raises StorageError.
+    Of several rows for a unit, one that is not owed goes before one that is, then the one of the latest part. Each
+    table is replaced whole. Raises StorageError.
     """
     result = Compacted()
     names = folder.names("parts", parts.SUFFIX)
