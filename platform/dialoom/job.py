@@ -1,7 +1,7 @@
 """Job files: what a user asks for, checked in full before anything starts.
 
-The fields under ``run`` and ``tracking`` say how and where; schema, methods, engines, roles, trials, seed and the limits of
-a unit say what, and make up the job's digest. Data is not in the digest: each dialogue's own content hash decides.
+The fields under ``run`` and ``tracking`` say how and where. Schema, methods, engines, roles, trials, seed and limits of
+a unit say what, and make up the job's digest. Data is not in it: each dialogue's own content hash decides.
 """
 
 from __future__ import annotations
@@ -266,4 +266,7 @@ def plugin_settings(kind: str, entry: MethodEntry | EngineEntry, file: YamlFile,
         plugin = registry.find(kind, entry.use)
     except DialoomError as error:
         raise JobError(error.what, where=file.where((*prefix, "use")), hint=error.hint) from error
+    if not hasattr(plugin, "config"):
+        what = f"'{entry.use}' is no {kind.removesuffix('s')}: it has no 'config'"
+        raise JobError(what, where=file.where((*prefix, "use")), hint="Name the module's PLUGIN.")
     return plugin, parse_part(plugin.config, entry.settings, file, prefix)

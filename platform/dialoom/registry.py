@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -45,7 +46,7 @@ def find(kind: str, name: str) -> Any:
         return _imported(name)
     for entry in entry_points(group=f"dialoom.{kind}"):
         if entry.name == name:
-            return entry.load()
+            return _loaded(f"{entry.name} = {entry.value}", entry.load)
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(f"dialoom.{kind}.{name}"):
         module = importlib.import_module(f"dialoom.{kind}.{name}")
         if hasattr(module, "PLUGIN"):
@@ -55,10 +56,17 @@ def find(kind: str, name: str) -> Any:
 
 def _imported(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
+    return _loaded(path, lambda: getattr(importlib.import_module(module_name), attribute))
+
+
+def _loaded(path: str, load: Callable[[], Any]) -> Any:
     try:
-        return getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        return load()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise JobError(f"cannot import '{path}': {error}", hint="Write it as package.module:attribute.") from error
+    except Exception as error:  # the boundary to modules of others, which may fail in any way
+        what = f"cannot import '{path}': {type(error).__name__}: {error}"
+        raise JobError(what, hint="The module itself fails.") from error
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
