@@ -203,7 +203,7 @@ _STOP_WORDS = frozenset(
 _LIKELY: Mapping[SlotType, re.Pattern[str]] = {
     SlotType.TIME: re.compile(r"\b(time|hour|arrive ?by|leave ?at)\b|时间|几点"),
     SlotType.DATE: re.compile(r"\bdate\b|日期"),
-    SlotType.DAY: re.compile(r"\b(book)?day$|^day\b|\bday of week\b|星期"),
+    SlotType.DAY: re.compile(r"(?<!per )\b(book)?day$|^day\b|星期"),
     SlotType.INTEGER: re.compile(r"\b(number of|num|count|how many|people|guests|persons)\b|人数|数量"),
 }
 _FORMS: Mapping[SlotType, re.Pattern[str]] = {

@@ -207,7 +207,8 @@ def _validated(tree: _Tree) -> _SchemaRecord:
     if found["type"] == "enum":
         allowed = [str(t) for t in SlotType]
         raise tree.error(f"{shown}: unknown type '{found['input']}'", at, did_you_mean(str(found["input"]), allowed))
-    raise tree.error(f"{shown}: {found['msg']}, found {found['input']!r}", at)
+    message = found["msg"].replace("valid tuple", "list").replace("valid dictionary", "object")
+    raise tree.error(f"{shown}: {message}, found {found['input']!r}", at)
 
 
 def _fields(at: _At) -> list[str]:
