@@ -6,10 +6,10 @@ import asyncio
 import logging
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -17,12 +17,12 @@ import yaml
 import dialoom
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DialoomError, RunRefused
-from dialoom.reader import open_dialogues
+from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
 from dialoom.runtime.cluster import cause_of, cluster, first_line
 from dialoom.runtime.driver import Driver
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
-from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.index import Index
 from dialoom.runtime.plan import Plan, differences
 from dialoom.runtime.progress import Progress
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUN_FILE = "run.json"
+FINGERPRINT_S = 30.0
+"""So long the end of a run waits for the hashes of its input, which are taken while it runs."""
 
 
 @dataclass
@@ -68,7 +70,7 @@ class RunResult:
 
 def run_folder(plan: Plan) -> RunFolder:
     """Where the plan's run lies: its name below the run root."""
-    return RunFolder(Path(plan.options.run.root).absolute() / plan.name)
+    return open_folder(f"{plan.options.run.root.rstrip('/')}/{plan.name}")
 
 
 def run(
@@ -127,6 +129,8 @@ def _run(
         driver = Driver(plan, folder, feed, index, epoch, observe)
         if tracker is not None:
             tracker.watch(driver.progress)
+        data = plan.options.data
+        fingerprint = Background(lambda: data_fingerprint(expand_paths(data.reader, data.paths)))
         if not nothing_owed:
             asyncio.run(driver.run())
         driver.progress.phase = "scoring"
@@ -140,7 +144,7 @@ def _run(
     if finished["error"]:
         result.notes.append(f"not scored: {finished['error']}")
     result.seconds = time.monotonic() - started
-    _write_tail(folder, result, driver, feed)
+    _write_tail(folder, result, driver, feed, fingerprint.wait(FINGERPRINT_S))
     return result
 
 
@@ -181,7 +185,7 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
         folder.put(f"prompts/{name}", text.encode())
 
 
-def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed) -> None:
+def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed, data: Any) -> None:
     record = folder.read_json(RUN_FILE) or {}
     counts = dict(driver.progress.counts)
     record |= {
@@ -192,10 +196,31 @@ def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed
         "dialogues_read": feed.read,
         "units_skipped": feed.skipped,
         "engines": driver.engines,
+        "data": data,
         "last_session": {"seconds": result.seconds, **counts},
         "finished_at": time.time(),
     }
     folder.put_json(RUN_FILE, record)
+
+
+class Background:
+    """Work done beside the run in a thread; its result is None where it failed or is late."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._result: Any = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True, name="background")
+        self._thread.start()
+
+    def _run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._result = work()
+        except (DialoomError, OSError) as error:
+            log.warning("background work failed: %s", error)
+
+    def wait(self, timeout_s: float) -> Any:
+        """The result, waited for at most so long."""
+        self._thread.join(timeout_s)
+        return self._result
 
 
 def versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from dialoom.runtime.folder import RunFolder
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
@@ -19,21 +19,24 @@ def register(app: typer.Typer) -> None:
     app.command("show")(show)
 
 
-def existing_run(path: Path) -> RunFolder:
-    """The run folder at ``path``. Raises JobError where there is none, with the nearest one."""
+def existing_run(place: str, *tables: str) -> RunFolder:
+    """The run folder at a path or URL, with these tables at hand. Raises JobError where there is none."""
     from dialoom.errors import JobError
     from dialoom.registry import did_you_mean
-    from dialoom.runtime.folder import RunFolder
+    from dialoom.runtime.folder import open_folder
 
-    folder = RunFolder(path)
-    if not (path / "run.json").exists():
-        runs = sorted(str(p.parent) for p in path.parent.glob("*/run.json")) if path.parent.is_dir() else []
-        raise JobError("there is no run here", where=str(path), hint=did_you_mean(str(path), runs))
+    folder = open_folder(place)
+    if folder.read("run.json") is None:
+        near = Path(place).parent
+        runs = sorted(str(p.parent) for p in near.glob("*/run.json")) if near.is_dir() else []
+        raise JobError("there is no run here", where=place, hint=did_you_mean(place, runs))
+    for name in ("run.json", *(f"traces/{t}.parquet" for t in tables)):
+        folder.fetch(name)
     return folder
 
 
 def score(
-    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Run folder.", show_default=False)] = None,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="Run folder.", show_default=False)] = None,
     definition: Annotated[
         list[str], typer.Option("--definition", "-d", help="Metric definition; several may be given.")
     ] = [],  # noqa: B006
@@ -55,7 +58,7 @@ def score(
     if (run is None) == (predictions is None):
         raise JobError("score takes either a RUN or --predictions", hint="For example: dialoom score runs/quickstart.")
     if run is not None:
-        folder = existing_run(run)
+        folder = existing_run(run, "dialogues", "turns", "calls", "messages")
         report = score_run(folder.path, definitions=names)
         folder.put_json("scores.json", report.to_dict())
     else:
@@ -77,7 +80,7 @@ def show(
     most: Annotated[int, typer.Option(help="Rows listed at most.")] = 40,
 ) -> None:
     """Look at a run: its dialogues, or one dialogue turn by turn."""
-    folder = existing_run(run)
+    folder = existing_run(run, "dialogues", "turns", "calls", "messages")
     if dialogue is None:
         _list(folder.path, outcome, most)
         return
@@ -104,7 +107,8 @@ def _list(run: Path, outcome: str | None, most: int) -> None:
         name = r["method"] + (f"[{r['cell']}]" if r["cell"] else "") + (f"#{r['trial']}" if r["trial"] else "")
         rows.add_row(
             safe(r["dialogue_id"], 48), safe(name), safe(r["outcome"], style=outcome_style(r["outcome"])),
-            str(r["n_user_turns"] or 0), str(r["n_calls"] or 0), count(r["output_tokens"] or 0), safe(r["error"] or "", 90, "dim"),
+            str(r["n_user_turns"] or 0), str(r["n_calls"] or 0), count(r["output_tokens"] or 0),
+            safe(r["error"] or "", 90, "dim"),
         )  # fmt: skip
     out.print(rows)
     if found.num_rows > most:

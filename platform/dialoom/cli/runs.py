@@ -56,7 +56,7 @@ def planned(job_file: Path, settings: list[str]) -> Plan:
 def run(
     job: JobFile,
     set_: Set = [],  # noqa: B006 - typer reads it once
-    reuse: Annotated[list[Path], typer.Option(help="Run folder whose recorded calls may answer.")] = [],  # noqa: B006
+    reuse: Annotated[list[str], typer.Option(help="Run folder whose recorded calls may answer.")] = [],  # noqa: B006
     tracking: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
     log_format: LogFormat = "auto",
 ) -> None:
@@ -67,7 +67,7 @@ def run(
     """
     settings = list(set_)
     if reuse:
-        settings.append(f"run.reuse={[str(p) for p in reuse]}")
+        settings.append(f"run.reuse={list(reuse)}")
     plan = planned(job, settings)
     result = execute(plan, tracking=tracking, log_format=log_format)
     raise typer.Exit(result.status)
@@ -119,7 +119,7 @@ def validate(job: JobFile, set_: Set = []) -> None:  # noqa: B006
 
 
 def log(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)],
+    run_folder: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)],
     uri: Annotated[str | None, typer.Option(help="Tracking URI; the job's own by default.")] = None,
     experiment: Annotated[str | None, typer.Option(help="Experiment; the job's own by default.")] = None,
 ) -> None:
@@ -131,7 +131,7 @@ def log(
     from dialoom.job import TrackingConfig
     from dialoom.tracking.tracker import Tracker, default_uri, shown_uri
 
-    folder = existing_run(run_folder)
+    folder = existing_run(run_folder, "dialogues", "turns", "calls")
     job = yaml.safe_load(folder.read("job.yaml") or b"{}") or {}
     config = TrackingConfig.model_validate(job.get("tracking") or {})
     where = uri or config.uri or default_uri(str(folder.path.parent))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 import orjson
 
 from dialoom.engine import EngineIdentity, Message, Request, Response
-from dialoom.runtime.folder import storage_errors
+from dialoom.runtime.folder import RunFolder, storage_errors
 from dialoom.text import storable
 from dialoom.usage import Usage
 
@@ -84,16 +83,19 @@ class CallLog:
     ``append`` only buffers; ``flush`` writes the buffer out. Not for use by two event loops at once.
     """
 
-    def __init__(self, segment: Path, sources: Iterable[Path] = ()) -> None:
-        self._path = segment
+    def __init__(self, folder: RunFolder, segment: str, sources: Iterable[RunFolder] = ()) -> None:
+        self._folder = folder
+        self._name = f"calls/{segment}{SUFFIX}"
+        self._path = folder.fetch(self._name)
+        self._appends = 0
         self._known: dict[bytes, tuple[Path, int, int] | Response] = {}
         self._buffer: list[tuple[bytes, bytes]] = []
         self._writing = asyncio.Lock()
         for source in sources:
-            for path in sorted(source.glob(f"*{SUFFIX}")):
-                if path != segment:
-                    for digest, offset, size in scan(path):
-                        self._known.setdefault(digest, (path, offset, size))
+            for name in source.names("calls", SUFFIX):
+                path = source.fetch(name)
+                for digest, offset, size in scan(path):
+                    self._known.setdefault(digest, (path, offset, size))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -124,25 +126,15 @@ class CallLog:
                 return
             self._buffer = []
             try:
-                offset = await asyncio.to_thread(self._write, b"".join(record for _, record in buffered))
+                data = b"".join(record for _, record in buffered)
+                offset = await asyncio.to_thread(self._folder.append, self._name, data, self._appends)
             except BaseException:
                 self._buffer = buffered + self._buffer
                 raise
+            self._appends += 1
             for digest, record in buffered:  # from here on the answer lies on disk, not in memory
                 self._known[digest] = (self._path, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
                 offset += len(record)
-
-    def _write(self, data: bytes) -> int:
-        with storage_errors(self._path), self._path.open("ab") as out:
-            size = out.tell()
-            try:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
-            except OSError:
-                out.truncate(size)  # a half-written record would hide all that comes after it
-                raise
-        return size
 
 
 def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:

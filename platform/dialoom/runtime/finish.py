@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dialoom.errors import DialoomError
-from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.folder import open_folder
 from dialoom.traces.compact import compact
 
 
@@ -19,8 +19,9 @@ def finish(path: str, definitions: Sequence[str]) -> dict[str, Any]:
     """
     from dialoom.scoring import score_run
 
-    folder = RunFolder(path)
+    folder = open_folder(path)
     result: dict[str, Any] = {"compacted": asdict(compact(folder)), "scores": None, "flat": {}, "error": ""}
+    folder.fetch("run.json")
     try:
         report = score_run(folder.path, definitions=list(definitions) or None)
     except DialoomError as error:

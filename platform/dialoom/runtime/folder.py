@@ -81,6 +81,30 @@ class RunFolder:
         """Write a JSON object, indented, whole or not at all. Raises StorageError."""
         self.put(name, orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
 
+    def fetch(self, name: str) -> Path:
+        """A local path that holds ``name`` as it is now; the file itself where the folder is local."""
+        return self.path / name
+
+    def publish(self, name: str) -> None:
+        """Make ``name``, written below :attr:`path`, part of the run; nothing to do where the folder is local."""
+
+    def append(self, name: str, data: bytes, number: int) -> int:
+        """Add ``data`` to the file ``name`` of one writer, safe on disk. Returns where in :meth:`fetch` it begins.
+
+        ``number`` counts the appends. A failed one leaves the file as it was: StorageError.
+        """
+        target = self.path / name
+        with storage_errors(target), target.open("ab") as out:
+            size = out.tell()
+            try:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            except OSError:
+                out.truncate(size)  # a half-written record would hide all that comes after it
+                raise
+        return size
+
     def names(self, folder: str, suffix: str) -> list[str]:
         """Names (with the folder) of the finished files of ``folder``, sorted; unfinished ones are left out."""
         with storage_errors(self.path / folder):
@@ -120,6 +144,15 @@ class RunFolder:
             lock.write(f"{socket.gethostname()} pid {os.getpid()}")
             lock.flush()
             yield
+
+
+def open_folder(place: str | Path) -> RunFolder:
+    """The run folder at a path or an fsspec URL such as ``s3://bucket/runs/name``. Raises StorageError."""
+    if "://" in str(place):
+        from dialoom.runtime.remote_folder import RemoteFolder
+
+        return RemoteFolder(str(place))
+    return RunFolder(Path(place).absolute())
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -140,6 +141,7 @@ def located(path: str, base: Path) -> str:
 def make_plan(job: Job, file: YamlFile) -> Plan:
     """The plan of ``job``. Raises JobError or SchemaError with file and line; starts nothing."""
     base = file.path.parent
+    paths = _data_paths(job, file, base)
     schema, seen = _schemas(job, file, base)
     engines = {name: _engine(entry, file, name, base) for name, entry in job.engines.items()}
     variants: list[Variant] = []
@@ -163,7 +165,7 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
         "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens", "unit_s"}),
     }
     resolved = job.model_dump(mode="json", by_alias=True)
-    resolved["data"]["paths"] = [located(p, base) for p in job.data.paths]
+    resolved["data"]["paths"] = paths
     resolved["schema"]["path"] = located(job.domain.path, base)
     resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
     resolved["methods"] = [{"use": v.use, "name": v.method, **v.settings} for v in variants]
@@ -171,13 +173,39 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     return Plan(job.name, tuple(variants), engines, schema, seen, resolved, identity, prompts)
 
 
+@contextlib.contextmanager
+def placed(file: YamlFile, *path: str | int) -> Iterator[None]:
+    """Errors that name no place get the line of a field of the job file."""
+    try:
+        yield
+    except JobError as error:
+        if error.where:
+            raise
+        raise JobError(error.what, where=file.where(path), hint=error.hint) from error
+
+
+def _data_paths(job: Job, file: YamlFile, base: Path) -> list[str]:
+    from dialoom.reader import expand_paths, reader_config
+
+    with placed(file, "data", "reader"):
+        registry.find("readers", job.data.reader)
+    with placed(file, "data", "options"):
+        reader_config(job.data.reader, job.data.options)
+    with placed(file, "data", "paths"):
+        paths = [located(p, base) for p in job.data.paths]
+        expand_paths(job.data.reader, paths)
+    return paths
+
+
 def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, ...] | None]:
     from dialoom.schema_files import load_schema
 
-    schema = load_schema(located(job.domain.path, base))
+    with placed(file, "schema", "path"):
+        schema = load_schema(located(job.domain.path, base))
     if job.domain.seen is None:
         return schema, None
-    seen = load_schema(located(job.domain.seen, base))
+    with placed(file, "schema", "seen"):
+        seen = load_schema(located(job.domain.seen, base))
     return schema, tuple(n for n in schema.services if n in seen.services)
 
 

@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dialoom import registry
@@ -32,10 +31,10 @@ from dialoom.logs import log_to
 from dialoom.method import Method
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
-from dialoom.runtime.calllog import SUFFIX, CallLog
+from dialoom.runtime.calllog import CallLog
 from dialoom.runtime.client import EngineClient, Pool
 from dialoom.runtime.cluster import own_process_group
-from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.folder import open_folder
 from dialoom.runtime.gate import Gate
 from dialoom.runtime.plan import Plan, Variant
 from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
@@ -112,7 +111,7 @@ class Worker:
         self, plan: Plan, folder: str, epoch: int, name: str, hosts: Mapping[str, Sequence[Any]], *, share: int = 1
     ) -> None:
         self._plan = plan
-        self._folder = RunFolder(folder)
+        self._folder = open_folder(folder)
         self._epoch = epoch
         self._name = name
         self._hosts = hosts
@@ -146,8 +145,8 @@ class Worker:
         own_process_group()
         log_to(self._folder.path / "logs" / f"{self._name}.jsonl")
         options = self._plan.options
-        sources = [self._folder.path / "calls", *(Path(r) / "calls" for r in options.run.reuse)]
-        self._log = CallLog(self._folder.path / "calls" / f"{self._epoch:05d}-{self._name}{SUFFIX}", sources)
+        sources = [self._folder, *(open_folder(r) for r in options.run.reuse)]
+        self._log = CallLog(self._folder, f"{self._epoch:05d}-{self._name}", sources)
         pools = {name: await self._pool(name) for name in self._plan.engines}
         self._client = EngineClient(
             pools, self._log, max_attempts=options.run.max_attempts, backoff_s=options.run.backoff_s, seed=options.seed
