@@ -86,6 +86,22 @@ class Report:
     """A problem that the worker is trying to get over, for the progress line."""
 
 
+Finished = tuple[UnitKey, Outcome, dict[str, list[Row]]]
+"""A unit that has ended, and its rows by table."""
+
+UNWRITABLE = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+"""What Arrow (whose errors are kinds of these) and Unicode say of values that fit no column."""
+
+
+def together(units: Sequence[Finished]) -> dict[str, list[Row]]:
+    """The rows of all units, by table."""
+    tables: dict[str, list[Row]] = {}
+    for _, _, rows in units:
+        for table, found in rows.items():
+            tables.setdefault(table, []).extend(found)
+    return tables
+
+
 @dataclass(slots=True)
 class Pending:
     """Finished units that are not committed yet."""
@@ -128,9 +144,8 @@ class Worker:
         self._units: set[asyncio.Task[None]] = set()
         self._backlog: list[Lease] = []
         self._running = 0
-        self._rows: dict[str, list[Row]] = {}
+        self._unbatched: list[Finished] = []
         self._messages: dict[str, Any] = {}
-        self._unbatched = 0
         self._pending = Pending()
         self._written: set[str] = set()
         self._part = 0
@@ -249,19 +264,33 @@ class Worker:
                 if isinstance(failure, EngineRefused):
                     self._report.fatal = failure
                     self._wake.set()
-            except Exception as bug:  # a method's bug costs its unit, never the run
-                log.exception("method %s failed on %s", key.method, printable(key.dialogue_id, 80))
-                outcome = Outcome.INFRASTRUCTURE
-                error = DialoomError(
-                    f"{type(bug).__name__}: {bug}", where=f"method {key.method}", hint=f"See logs/{self._name}.jsonl."
-                )
-                error.__dict__["kind"] = "method"
+            except (Exception, SystemExit) as bug:  # noqa: BLE001 - a method's bug costs its unit, never the run
+                outcome, error = Outcome.INFRASTRUCTURE, self._method_error(key, bug)
         extra = {"started_at": int(started * 1e6), "in_flight": self._running, "content_hash": content_hash}
-        self._finish(key, context.rows(outcome, error, extra), context.messages)
+        try:
+            rows = context.rows(outcome, error, extra)
+        except Exception as bug:  # noqa: BLE001 - the method reported what is no turn
+            rows = {"dialogues": [self._row_of_bug(key, extra, bug)]}
+        self._finish(key, rows, context.messages)
         self._running -= 1
         self._fill()
         if self._hungry():
             self._wake.set()
+
+    def _method_error(self, key: UnitKey, bug: BaseException) -> DialoomError:
+        """A method's bug as the error of its unit."""
+        log.error("method %s failed on %s", key.method, printable(key.dialogue_id, 80), exc_info=bug)
+        hint = f"See logs/{self._name}.jsonl."
+        error = DialoomError(f"{type(bug).__name__}: {bug}", where=f"method {key.method}", hint=hint)
+        error.__dict__["kind"] = "method"
+        return error
+
+    def _row_of_bug(self, key: UnitKey, extra: Row, bug: BaseException) -> Row:
+        """The only row of a unit whose method reported what cannot be written."""
+        what = error_fields(self._method_error(key, bug))
+        row = {**key._asdict(), "outcome": Outcome.INFRASTRUCTURE.value, "n_calls": 0, **extra, **what}
+        row["dialogue_id"] = storable(key.dialogue_id)
+        return row
 
     def _schema_for(self, dialogue: Dialogue) -> Schema:
         known = self._schemas.get(dialogue.services)
@@ -295,14 +324,11 @@ class Worker:
         if dialogue.get("error") and dialogue["outcome"] == Outcome.INFRASTRUCTURE:
             self._report.last_error = printable(dialogue["error"], 200)
         dialogue |= {"worker": self._name, "epoch": self._epoch, "finished_at": int(time.time() * 1e6)}
-        for table, found in rows.items():
-            self._rows.setdefault(table, []).extend(found)
         for message_id, message in messages.items():
             if message_id not in self._written:
                 self._messages[message_id] = message
-        self._pending.done.append((key, Outcome(dialogue["outcome"])))
-        self._unbatched += 1
-        if self._unbatched >= BATCH_UNITS:
+        self._unbatched.append((key, Outcome(dialogue["outcome"]), rows))
+        if len(self._unbatched) >= BATCH_UNITS:
             self._batch()
         counts = self._turn_counts
         for turn in rows.get("turns", ()):
@@ -315,13 +341,33 @@ class Worker:
 
     def _batch(self) -> None:
         """Rows so far become columns."""
-        rows, messages = self._rows, self._messages
-        self._rows, self._messages, self._unbatched = {}, {}, 0
+        finished, messages = self._unbatched, self._messages
+        self._unbatched, self._messages = [], {}
         new = {i: m for i, m in messages.items() if i not in self._written and i not in self._pending.message_ids}
-        rows["messages"] = [{"message_id": i, "role": m.role, "content": storable(m.content)} for i, m in new.items()]
+        said = [
+            {"message_id": i, "role": storable(str(m.role)), "content": storable(str(m.content))}
+            for i, m in new.items()
+        ]
+        try:
+            made = parts.batches(together(finished) | {"messages": said})
+        except UNWRITABLE:
+            finished = [self._writable(f) for f in finished]
+            made = parts.batches(together(finished) | {"messages": said})
+        self._pending.done += [(key, outcome) for key, outcome, _ in finished]
         self._pending.message_ids |= new.keys()
-        for table, found in parts.batches(rows).items():
+        for table, found in made.items():
             self._pending.batches.setdefault(table, []).extend(found)
+
+    def _writable(self, finished: Finished) -> Finished:
+        """The unit as it is, or, where the method's values do not fit the tables, with one row that says so."""
+        key, _, rows = finished
+        try:
+            parts.batches(rows)
+        except UNWRITABLE as bug:
+            kept = ("content_hash", "started_at", "finished_at", "in_flight", "worker", "epoch")
+            extra = {name: rows["dialogues"][0].get(name) for name in kept}
+            return key, Outcome.INFRASTRUCTURE, {"dialogues": [self._row_of_bug(key, extra, bug)]}
+        return finished
 
     def _soon(self, work: Any) -> None:
         task = asyncio.create_task(work)
