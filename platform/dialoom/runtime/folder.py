@@ -12,7 +12,9 @@ import fcntl
 import os
 import socket
 import time
+import uuid
 from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ class RunFolder:
     def put(self, name: str, data: bytes) -> None:
         """Write ``name`` whole or not at all: a temporary name, flushed to disk, then renamed. Raises StorageError."""
         target = self.path / name
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.tmp")
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -75,7 +77,9 @@ class RunFolder:
             record = orjson.loads(data)
         except orjson.JSONDecodeError as error:
             raise StorageError(f"is damaged: {error}", where=str(self.path / name)) from error
-        return dict(record)
+        if not isinstance(record, dict):
+            raise StorageError("is damaged: it holds no JSON object", where=str(self.path / name))
+        return record
 
     def put_json(self, name: str, record: Mapping[str, Any]) -> None:
         """Write a JSON object, indented, whole or not at all. Raises StorageError."""
@@ -94,11 +98,12 @@ class RunFolder:
         ``number`` counts the appends. A failed one leaves the file as it was: StorageError.
         """
         target = self.path / name
-        with storage_errors(target), target.open("ab") as out:
+        with storage_errors(target), target.open("ab", buffering=0) as out:  # a buffer would be written out late again
             size = out.tell()
+            left = memoryview(data)
             try:
-                out.write(data)
-                out.flush()
+                while left:
+                    left = left[out.write(left) :]
                 os.fsync(out.fileno())
             except OSError:
                 out.truncate(size)  # a half-written record would hide all that comes after it
@@ -130,20 +135,27 @@ class RunFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for one driver; the lock ends with the process. Raises RunRefused where another holds it."""
-        with storage_errors(self.path), (self.path / ".lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                raise RunRefused(
-                    f"another process is running this job ({lock.read(80).strip()})",
-                    where=str(self.path),
-                    hint="Wait for it, or stop it; the run can be resumed.",
-                ) from None
-            lock.truncate(0)
-            lock.write(f"{socket.gethostname()} pid {os.getpid()}")
-            lock.flush()
+        with storage_errors(self.path):
+            lock = (self.path / ".lock").open("a+b", buffering=0)
+        with lock:  # errors of what runs under the lock are no errors of this folder
+            with storage_errors(self.path):
+                self._take(lock)
             yield
+
+    def _take(self, lock: FileIO) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read(80).decode(errors="replace").strip()
+            raise RunRefused(
+                f"another process is running this job ({owner})",
+                where=str(self.path),
+                hint="Wait for it, or stop it; the run can be resumed.",
+            ) from None
+        with contextlib.suppress(OSError):  # who holds it is only a courtesy: a full disk may have no room for it
+            lock.truncate(0)
+            lock.write(f"{socket.gethostname()} pid {os.getpid()}".encode())
 
 
 def open_folder(place: str | Path) -> RunFolder:
