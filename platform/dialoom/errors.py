@@ -111,6 +111,12 @@ class EngineCrashed(EngineDown):
     kind = "engine_crashed"
 
 
+class NotRecorded(EngineError):
+    """A replay met a call that its call log does not hold."""
+
+    kind = "not_recorded"
+
+
 class PoisonCall(EngineError):
     """The engine's process ended again and again while it answered this one call."""
 

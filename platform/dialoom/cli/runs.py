@@ -44,12 +44,20 @@ def overrides(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-def planned(job_file: Path, settings: list[str]) -> Plan:
-    """The plan of a job file, checked in full. Raises JobError and SchemaError."""
-    from dialoom.job import load_job
+def planned(job_file: Path, settings: list[str], replay: str | None = None) -> Plan:
+    """The plan of a job file, checked in full. Raises JobError and SchemaError.
+
+    With ``replay`` every engine is one that stands for the engine of the same name in that run.
+    """
+    from dialoom.job import EngineEntry, load_job
     from dialoom.runtime.plan import make_plan
 
     job, file = load_job(job_file, overrides(settings))
+    if replay is not None:
+        place = replay if "://" in replay else str(Path(replay).absolute())
+        engines = {n: EngineEntry(use="replay", run=place, engine=n) for n in job.engines}
+        renamed = any(s.startswith("name=") for s in settings)
+        job = job.model_copy(update={"engines": engines, "name": job.name if renamed else f"{job.name}-replay"})
     return make_plan(job, file)
 
 
@@ -57,6 +65,9 @@ def run(
     job: JobFile,
     set_: Set = [],  # noqa: B006 - typer reads it once
     reuse: Annotated[list[str], typer.Option(help="Run folder whose recorded calls may answer.")] = [],  # noqa: B006
+    replay: Annotated[
+        str | None, typer.Option(help="Answer every call from this run's call log; no engine is started.")
+    ] = None,
     tracking: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
     log_format: LogFormat = "auto",
 ) -> None:
@@ -68,7 +79,7 @@ def run(
     settings = list(set_)
     if reuse:
         settings.append(f"run.reuse={list(reuse)}")
-    plan = planned(job, settings)
+    plan = planned(job, settings, replay)
     result = execute(plan, tracking=tracking, log_format=log_format)
     raise typer.Exit(result.status)
 

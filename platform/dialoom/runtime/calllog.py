@@ -97,6 +97,10 @@ class CallLog:
                 for digest, offset, size in scan(path):
                     self._known.setdefault(digest, (path, offset, size))
 
+    def digests(self) -> list[bytes]:
+        """Every digest it holds."""
+        return list(self._known)
+
     def __len__(self) -> int:
         return len(self._known)
 
@@ -121,20 +125,31 @@ class CallLog:
     async def flush(self) -> None:
         """Write what is buffered, and make it safe on disk. Raises StorageError; the buffer is kept then."""
         async with self._writing:
-            buffered = self._buffer
-            if not buffered:
-                return
-            self._buffer = []
+            buffered, self._buffer = self._buffer, []
             try:
-                data = b"".join(record for _, record in buffered)
-                offset = await asyncio.to_thread(self._folder.append, self._name, data, self._appends)
+                offset = await asyncio.to_thread(self._append, buffered)
             except BaseException:
                 self._buffer = buffered + self._buffer
                 raise
-            self._appends += 1
-            for digest, record in buffered:  # from here on the answer lies on disk, not in memory
-                self._known[digest] = (self._path, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
-                offset += len(record)
+            self._stored(buffered, offset)
+
+    def write(self) -> None:
+        """:meth:`flush` for programs without an event loop."""
+        buffered, self._buffer = self._buffer, []
+        self._stored(buffered, self._append(buffered))
+
+    def _append(self, buffered: list[tuple[bytes, bytes]]) -> int:
+        if not buffered:
+            return 0
+        data = b"".join(record for _, record in buffered)
+        return self._folder.append(self._name, data, self._appends)
+
+    def _stored(self, buffered: list[tuple[bytes, bytes]], offset: int) -> None:
+        """From here on the answers lie on disk, not in memory."""
+        self._appends += bool(buffered)
+        for digest, record in buffered:
+            self._known[digest] = (self._path, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
+            offset += len(record)
 
 
 def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:

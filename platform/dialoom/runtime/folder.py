@@ -110,6 +110,11 @@ class RunFolder:
                 raise
         return size
 
+    def remove(self, name: str) -> None:
+        """Delete ``name`` if it is there. Raises StorageError."""
+        with storage_errors(self.path / name):
+            (self.path / name).unlink(missing_ok=True)
+
     def names(self, folder: str, suffix: str) -> list[str]:
         """Names (with the folder) of the finished files of ``folder``, sorted; unfinished ones are left out."""
         with storage_errors(self.path / folder):

@@ -1,17 +1,19 @@
 """Parts: finished units as a worker commits them, in files that exist whole or not at all.
 
-A part holds one Arrow IPC stream a table, one after the other: ``DLP1``, then for each table an 8-byte length and the
+A part is ``DLP1``, the CRC-32 of all that follows (4 bytes), then for each table an 8-byte length and an Arrow IPC
 stream. Units are never split over parts.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dialoom.errors import StorageError
+from dialoom.traces.migrate import upgraded
 from dialoom.traces.tables import TABLES, columns
 
 MAGIC = b"DLP1"
@@ -32,7 +34,7 @@ def batches(rows: Rows) -> dict[str, list[pa.RecordBatch]]:
 
 def encode(content: Batches) -> bytes:
     """Record batches as the bytes of one part. Little of it holds the interpreter: meant for a thread."""
-    out = [MAGIC]
+    out = []
     for name, schema in TABLES.items():
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
@@ -40,22 +42,26 @@ def encode(content: Batches) -> bytes:
                 writer.write_table(pa.Table.from_batches(content[name], schema).combine_chunks())
         body = sink.getvalue().to_pybytes()
         out += [len(body).to_bytes(8, "little"), body]
-    return b"".join(out)
+    everything = b"".join(out)
+    return MAGIC + zlib.crc32(everything).to_bytes(4, "little") + everything
 
 
 def decode(data: bytes, names: Sequence[str] = tuple(TABLES)) -> dict[str, pa.Table]:
-    """The tables ``names`` of a part. Raises StorageError where the bytes are no whole part."""
+    """The tables ``names`` of a part, in this version's form.
+
+    Raises StorageError where the bytes are no whole, undamaged part, or one of a newer version.
+    """
     if data[:4] != MAGIC:
         raise StorageError("is not a part file")
-    tables, position = {}, 4
+    view = memoryview(data)[8:]
+    if zlib.crc32(view) != int.from_bytes(data[4:8], "little"):
+        raise StorageError("is a torn or damaged part file")
+    tables, position = {}, 0
     for name in TABLES:
-        size = int.from_bytes(data[position : position + 8], "little")
-        position += 8
-        if position + size > len(data):
-            raise StorageError("is a torn part file")
+        start = position + 8
+        position = start + int.from_bytes(view[position:start], "little")
         if name in names:
-            tables[name] = pa.ipc.open_stream(pa.py_buffer(data[position : position + size])).read_all()
-        position += size
+            tables[name] = upgraded(name, pa.ipc.open_stream(pa.py_buffer(view[start:position])).read_all())
     return tables
 
 

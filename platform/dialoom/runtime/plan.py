@@ -38,13 +38,17 @@ class Part:
 
 @dataclass(frozen=True)
 class EngineSpec(Part):
-    """An engine of the plan. ``in_flight`` is per replica; ``hosted`` engines live in actors of their own."""
+    """An engine of the plan. ``in_flight`` is per replica; ``hosted`` engines live in actors of their own.
+
+    ``adaptive`` ones find their own number of calls in flight; ``sources`` are runs whose recorded calls they use.
+    """
 
     identity: EngineIdentity = field(default_factory=lambda: EngineIdentity("", ""))
     replicas: int = 1
     in_flight: int = 1
     hosted: bool = False
     adaptive: bool = False
+    sources: tuple[str, ...] = ()
     resources: Mapping[str, float] = field(default_factory=dict)
     price: str | None = None
 
@@ -212,9 +216,9 @@ def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, .
 def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> EngineSpec:
     plugin, config = plugin_settings("engines", entry, file, ("engines", name))
     settings = _settings(config)
-    for key in ("answers", "model"):
+    for key in ("answers", "model", "run"):
         value = settings.get(key)
-        if isinstance(value, str) and (value.startswith((".", "~", "$")) or (key == "answers" and value)):
+        if isinstance(value, str) and (value.startswith((".", "~", "$")) or (key != "model" and value)):
             settings[key] = located(value, base)
     config = plugin.config.model_validate(settings)
     return EngineSpec(
@@ -225,6 +229,7 @@ def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> Engine
         in_flight=plugin.in_flight(config),
         hosted=plugin.hosted(config),
         adaptive=getattr(plugin, "adaptive", False),
+        sources=tuple(plugin.sources(config)) if hasattr(plugin, "sources") else (),
         resources=plugin.resources(config),
         price=config.price,
     )
@@ -269,4 +274,5 @@ def _identity_record(identity: EngineIdentity) -> dict[str, Any]:
         "revision": identity.revision,
         "version": identity.version,
         "flags": dict(identity.flags),
+        "addressed": identity.addressed,
     }

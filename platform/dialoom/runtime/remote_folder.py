@@ -90,6 +90,11 @@ class RemoteFolder(RunFolder):
         with self._errors(name):
             self._fs.put_file(str(self.path / name), self._key(name))
 
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        with self._errors(name), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._key(name))
+
     def append(self, name: str, data: bytes, number: int) -> int:
         """Each append becomes an object of its own; the mirror holds them in one file."""
         offset = super().append(name, data, number)

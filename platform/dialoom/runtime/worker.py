@@ -160,7 +160,8 @@ class Worker:
         own_process_group()
         log_to(self._folder.path / "logs" / f"{self._name}.jsonl")
         options = self._plan.options
-        sources = [self._folder, *(open_folder(r) for r in options.run.reuse)]
+        recorded = [r for e in self._plan.engines.values() for r in e.sources]
+        sources = [self._folder, *(open_folder(r) for r in dict.fromkeys([*options.run.reuse, *recorded]))]
         self._log = CallLog(self._folder, f"{self._epoch:05d}-{self._name}", sources)
         pools = {name: await self._pool(name) for name in self._plan.engines}
         self._client = EngineClient(
