@@ -11,12 +11,13 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from dialoom.engine import EngineIdentity, Message, Request, Response
+from dialoom.engine import EngineIdentity, Message, Request, Response, Sampling
 from dialoom.runtime.folder import RunFolder, storage_errors
 from dialoom.text import storable
 from dialoom.usage import Usage
@@ -35,7 +36,8 @@ class Digests:
         }
         self._addressed = {name for name, i in identities.items() if i.addressed}
         self._messages: dict[Message, str] = {}
-        self._schemas: dict[int, tuple[Any, bytes]] = {}
+        self._trees: dict[int, tuple[Any, str, str]] = {}
+        self._samplings: dict[Sampling, str] = {}
 
     def message(self, message: Message) -> str:
         """Hex digest (32 characters) of role and content."""
@@ -53,28 +55,35 @@ class Digests:
 
         The address takes part only for engines whose answers depend on it.
         """
-        s = request.sampling
         h = hashlib.blake2b(self._identities[engine], digest_size=16)
         h.update("".join(message_ids).encode())
-        h.update(
-            f"|{s.temperature}|{s.max_tokens}|{s.top_p}|{s.seed}|{s.stop}|{s.logprobs}|{request.address.trial}|".encode()
-        )
+        h.update(f"|{self.sampling(request.sampling)}|{request.address.trial}|".encode())
         if request.answer_schema is not None:
-            h.update(self._tree(request.answer_schema))
+            h.update(self.tree(request.answer_schema)[0].encode())
         if request.tools:
-            h.update(self._tree(request.tools))
+            h.update(self.tree(request.tools)[0].encode())
         if engine in self._addressed:
             h.update(repr(tuple(request.address)).encode("utf-8", "backslashreplace"))
         return h.digest()
 
-    def _tree(self, tree: Any) -> bytes:
-        known = self._schemas.get(id(tree))
+    def tree(self, tree: Any) -> tuple[str, str]:
+        """(hex digest of 32 characters, JSON text) of an answer schema or tool list; the same object is hashed once."""
+        known = self._trees.get(id(tree))
         if known is None or known[0] is not tree:
-            if len(self._schemas) > 5_000:
-                self._schemas.clear()
+            if len(self._trees) > 5_000:
+                self._trees.clear()
             body = orjson.dumps(tree, option=orjson.OPT_SORT_KEYS)
-            known = self._schemas[id(tree)] = (tree, hashlib.blake2b(body, digest_size=16).digest())
-        return known[1]
+            known = self._trees[id(tree)] = (tree, hashlib.blake2b(body, digest_size=16).hexdigest(), body.decode())
+        return known[1], known[2]
+
+    def sampling(self, sampling: Sampling) -> str:
+        """Sampling parameters as JSON text."""
+        known = self._samplings.get(sampling)
+        if known is None:
+            if len(self._samplings) > 5_000:
+                self._samplings.clear()
+            known = self._samplings[sampling] = orjson.dumps(asdict(sampling)).decode()
+        return known
 
 
 class CallLog:

@@ -23,6 +23,7 @@ from dialoom.errors import (
     PoisonCall,
     StorageError,
 )
+from dialoom.faults import fault_point
 from dialoom.runtime.calllog import CallLog, Digests
 from dialoom.runtime.replicas import Replica
 from dialoom.text import storable
@@ -166,6 +167,7 @@ class EngineClient:
             attempts=attempt,
             replica=replica.name,
         )
+        fault_point("answer")
         self._log.append(digest, response)
         counts, usage = self.counts, response.usage
         counts.calls += 1

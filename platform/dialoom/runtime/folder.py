@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from dialoom.errors import RunRefused, StorageError
+from dialoom.faults import fault_point
 
 
 class RunFolder:
@@ -54,6 +55,7 @@ class RunFolder:
                     out.write(data)
                     out.flush()
                     os.fsync(out.fileno())
+                fault_point("rename")
                 temporary.replace(target)
             except OSError:
                 with contextlib.suppress(OSError):

@@ -61,7 +61,11 @@ def decode(data: bytes, names: Sequence[str] = tuple(TABLES)) -> dict[str, pa.Ta
         start = position + 8
         position = start + int.from_bytes(view[position:start], "little")
         if name in names:
-            tables[name] = upgraded(name, pa.ipc.open_stream(pa.py_buffer(view[start:position])).read_all())
+            try:
+                table = pa.ipc.open_stream(pa.py_buffer(view[start:position])).read_all()
+            except pa.ArrowException as error:
+                raise StorageError(f"is a torn or damaged part file: {error}") from error
+            tables[name] = upgraded(name, table)
     return tables
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from dialoom.dialogue import Dialogue, Speaker
-from dialoom.engine import Address, Message, Request, Sampling
+from dialoom.engine import Address, Message, Request, Response, Sampling
 from dialoom.errors import DialoomError, EngineError, LimitReached
 from dialoom.method import Call, TurnTrace
 from dialoom.outcome import Outcome, worst
@@ -19,6 +19,7 @@ from dialoom.schema import Schema
 from dialoom.state import BeliefState, Delta
 from dialoom.text import storable
 from dialoom.unit import UnitKey
+from dialoom.usage import Usage
 
 Row = dict[str, Any]
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "queue_s", "run_s", "latency_s")
@@ -80,14 +81,15 @@ class UnitContext:
         for message_id, message in zip(ids, request.messages, strict=True):
             self.messages[message_id] = message
         engine = self._variant.roles[role]
+        sent = self._sent_row(request, role, engine, ids)
         try:
             answer = await self._client.call(engine, request, ids)
         except EngineError as error:
-            self._failed_call(error, turn, index, role, engine, ids)
+            self._failed_call(error, index, sent)
             raise
         usage = answer.response.usage
         self._tokens += usage.prompt_tokens + usage.output_tokens
-        call = Call(answer.response, index, row=self._call_row(answer, turn, index, role, engine, ids))
+        call = Call(answer.response, index, row=sent | self._answer_row(answer))
         self._calls.append(call)
         return call
 
@@ -108,18 +110,32 @@ class UnitContext:
         """See :meth:`dialoom.method.Context.turn`."""
         self._turns.append(trace)
 
-    def _call_row(self, answer: Answer, turn: int, index: int, role: str, engine: str, ids: list[str]) -> Row:
-        r, u = answer.response, answer.response.usage
+    def _sent_row(self, request: Request, role: str, engine: str, ids: list[str]) -> Row:
+        """What is known of a call before its answer."""
+        schema_id = None
+        if request.answer_schema is not None:
+            schema_id, text = self._client.digests.tree(request.answer_schema)
+            self.messages[schema_id] = Message("answer_schema", text)
         return {
-            "turn": turn,
-            "call": index,
-            "digest": answer.digest,
-            "replayed": answer.replayed,
+            "turn": request.address.turn,
+            "call": request.address.call,
+            "digest": "",
+            "replayed": False,
             "role": role,
             "engine": engine,
-            "replica": r.replica,
             "model": self._client.model(engine),
             "message_ids": ids,
+            "answer_schema_id": schema_id,
+            "sampling": self._client.digests.sampling(request.sampling),
+        }
+
+    @staticmethod
+    def _answer_row(answer: Answer) -> Row:
+        r, u = answer.response, answer.response.usage
+        return {
+            "digest": answer.digest,
+            "replayed": answer.replayed,
+            "replica": r.replica,
             "text": r.text,
             "reasoning": r.reasoning or None,
             "tool_calls": orjson.dumps(list(r.tool_calls)).decode() if r.tool_calls else None,
@@ -135,19 +151,8 @@ class UnitContext:
             "sent_at": int(answer.sent_at * 1e6),
         }
 
-    def _failed_call(self, error: EngineError, turn: int, index: int, role: str, engine: str, ids: list[str]) -> None:
-        from dialoom.engine import Response
-        from dialoom.usage import Usage
-
-        row = {
-            "turn": turn,
-            "call": index,
-            "digest": "",
-            "replayed": False,
-            "role": role,
-            "engine": engine,
-            "model": self._client.model(engine),
-            "message_ids": ids,
+    def _failed_call(self, error: EngineError, index: int, sent: Row) -> None:
+        row = sent | {
             "finish_reason": "error",
             "attempts": error.__dict__.get("attempts", 1),
             "error": f"{error.kind}: {error}",

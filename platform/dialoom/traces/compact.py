@@ -51,8 +51,9 @@ def compact(folder: RunFolder) -> Compacted:
             for table in ("dialogues", "turns", "calls"):
                 sinks[table].add(_kept(tables[table], number, winners))
             sinks["messages"].add(_new_messages(tables["messages"], seen))
-        for sink in sinks.values():
+        for table, sink in sinks.items():
             sink.finish()
+            folder.publish(f"traces/{table}.parquet")
     result.units = len(winners)
     return result
 

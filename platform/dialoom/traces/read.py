@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,40 @@ import pyarrow.parquet as pq
 
 from dialoom.errors import StorageError
 from dialoom.runtime.folder import storage_errors
+from dialoom.traces.migrate import check_version, upgraded
 from dialoom.traces.tables import VERSION
 
 
 def read_table(
     run: Path, table: str, columns: Sequence[str] | None = None, where: ds.Expression | None = None
 ) -> pa.Table:
-    """A table of a run's traces. Raises StorageError where it is not there or of a newer version than this code."""
+    """A table of a run's traces, in the form of this version whatever version wrote it.
+
+    Raises StorageError where it is not there, damaged, or of a newer version.
+    """
     path = run / "traces" / f"{table}.parquet"
     if not path.exists():
         raise StorageError(
             "this run has no traces yet", where=str(run), hint="Finish it: run the same job again; its parts are kept."
         )
-    with storage_errors(path):
-        version = (pq.read_schema(path).metadata or {}).get(b"dialoom.version", b"1")
-        if int(version) > VERSION:
-            raise StorageError(f"written by a newer dialoom (traces version {int(version)})", where=str(path))
-        return pq.read_table(path, columns=None if columns is None else list(columns), filters=where)
+    with storage_errors(path), _readable(path):
+        if check_version(pq.read_schema(path)) == VERSION:
+            return pq.read_table(path, columns=None if columns is None else list(columns), filters=where)
+        whole = upgraded(table, pq.read_table(path))
+        found = whole if where is None else whole.filter(where)
+        return found if columns is None else found.select(list(columns))
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say which file an error is about, and what to do about a damaged one."""
+    hint = "Run the same job again: the traces are made anew from its parts."
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(error.what, where=error.where or str(path), hint=error.hint or hint) from error
+    except pa.ArrowException as error:
+        raise StorageError(f"is damaged: {str(error).splitlines()[0]}", where=str(path), hint=hint) from error
 
 
 def dialogue_ids(run: Path) -> list[str]:
@@ -38,7 +56,7 @@ def dialogue_ids(run: Path) -> list[str]:
 
 
 def one_dialogue(run: Path, dialogue_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows of ``dialogues``, ``turns`` and ``calls`` of one dialogue, all methods; empty lists where it is not there."""
+    """Rows of ``dialogues``, ``turns`` and ``calls`` of one dialogue, all methods; empty where it is not there."""
     where = ds.field("dialogue_id") == dialogue_id
     return {t: read_table(run, t, where=where).to_pylist() for t in ("dialogues", "turns", "calls")}
 

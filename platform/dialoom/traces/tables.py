@@ -126,6 +126,8 @@ CALLS = pa.schema(
         pa.field("model", TEXT),
         pa.field("step", TEXT),
         pa.field("message_ids", pa.list_(TEXT)),
+        pa.field("answer_schema_id", TEXT),
+        pa.field("sampling", TEXT),
         pa.field("text", TEXT),
         pa.field("reasoning", TEXT),
         pa.field("tool_calls", TEXT),
@@ -155,13 +157,17 @@ TABLES: Mapping[str, pa.Schema] = {"dialogues": DIALOGUES, "turns": TURNS, "call
 
 
 def columns(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Rows as a record batch of exactly ``schema``; a missing field is null, an unknown one an error (KeyError).
+    """Rows as a record batch of exactly ``schema``; a missing field is null.
 
-    Strings must already be storable (:func:`dialoom.text.storable`).
+    Raises KeyError for an unknown field, ValueError for null where the schema has none, and TypeError, ValueError or
+    OverflowError for a value of another type. Strings must already be storable (:func:`dialoom.text.storable`).
     """
     known = set(schema.names)
-    for row in rows[:1]:
+    for row in rows:
         if not row.keys() <= known:
             raise KeyError(f"columns not in the schema: {sorted(row.keys() - known)}")
     arrays = [pa.array([row.get(f.name) for row in rows], type=f.type) for f in schema]
+    for field, array in zip(schema, arrays, strict=True):
+        if array.null_count and not field.nullable:
+            raise ValueError(f"column '{field.name}' is null in a row")
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
