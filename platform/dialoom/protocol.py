@@ -113,7 +113,7 @@ def first_object(text: str) -> dict[str, Any] | str:
         except orjson.JSONDecodeError:
             pass
         else:
-            return loaded if _shallow(loaded, MAX_DEPTH) else "too deeply nested JSON"
+            return _held(loaded)
     start = text.find("{")
     if start < 0:
         return "no JSON object"
@@ -121,14 +121,21 @@ def first_object(text: str) -> dict[str, Any] | str:
         loaded, _ = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         return "broken JSON"
-    return _storable(loaded) if _shallow(loaded, MAX_DEPTH) else "too deeply nested JSON"
+    held = _held(loaded)
+    return held if isinstance(held, str) else {storable(k): _storable(v) for k, v in held.items()}
 
 
-def _shallow(value: Any, depth: int) -> bool:
-    if isinstance(value, dict):
-        return depth > 0 and all(_shallow(v, depth - 1) for v in value.values())
-    if isinstance(value, list):
-        return depth > 0 and all(_shallow(v, depth - 1) for v in value)
+def _held(loaded: Any) -> dict[str, Any] | str:
+    if not isinstance(loaded, dict):
+        return "no JSON object"
+    return loaded if _shallow(loaded, MAX_DEPTH) else "too deeply nested JSON"
+
+
+def _shallow(value: dict[str, Any] | list[Any], depth: int) -> bool:
+    """Whether ``value`` holds at most ``depth`` levels, its own included."""
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, (dict, list)) and (depth <= 1 or not _shallow(item, depth - 1)):
+            return False
     return True
 
 

@@ -54,10 +54,8 @@ class Oracle:
     def __init__(self, schema: Schema, services: Iterable[str]) -> None:
         self.services = {name: schema.services[name] for name in services}
         self._dontcare = schema.dontcare
-        self._kinds = set(word_list("kinds") | word_list("pointers"))
-        for service in self.services.values():
-            for kind in service.kinds:
-                self._kinds |= {plain(kind), plain(kind) + "s"}
+        kinds = word_list("kinds") | {plain(k) for s in self.services.values() for k in s.kinds}
+        self._kinds = kinds | {k + "s" for k in kinds} | word_list("pointers")
         self._no_value = word_list("no_value") | {""}
         self._any = word_list("dontcare") | {"dontcare"}
         self._determiners = word_list("before")

@@ -56,7 +56,7 @@ def write_answers(
     limit: int | None = None,
     method: str | None = None,
 ) -> list[Expected]:
-    """Write one line a user turn, for at most ``limit`` dialogues; each kind of ``errors`` in ``share`` of the turns."""
+    """Write one line a user turn, for at most ``limit`` dialogues; each kind of error in ``share`` of the turns."""
     expected: list[Expected] = []
     oracles: dict[tuple[str, ...], Oracle] = {}
     with path.open("w", encoding="utf-8") as file:
@@ -125,10 +125,10 @@ class _Writer:
         intents = {service: str(intent) for service, intent in found.items()}
         for (service, _), _value in wanted:
             intents.setdefault(service, self._active.get(service) or self._oracle.services[service].intents[0].name)
-        if not intents and self._active and self._random.random() < 0.5 and turn.frames and not found:
-            if all(f.active_intent is None for f in turn.frames):
-                service = self._random.choice(sorted(self._active))
-                intents[service] = self._active[service]
+        unannotated = bool(turn.frames) and all(f.active_intent is None for f in turn.frames or ())
+        if not intents and self._active and unannotated and self._random.random() < 0.5:
+            service = self._random.choice(sorted(self._active))
+            intents[service] = self._active[service]
         return list(intents.items())
 
     def _before_slots(self, out: Expected, wanted: Sequence[Value]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dialoom.engine import Message, Response
 from dialoom.errors import LimitReached, PromptTooLong, RequestRefused
@@ -31,8 +31,7 @@ class End(StrEnum):
     """A budget of the unit is spent."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """What the next call sends; ``label`` names the step in traces."""
 
     messages: Sequence[Message]
@@ -43,8 +42,7 @@ class View:
     max_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What came of one answer. ``rules`` are the identifiers of the rules that rejected it."""
 
     observation: str
@@ -52,8 +50,7 @@ class Judgement:
     finished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One call that is over."""
 
     call: Call
@@ -81,7 +78,7 @@ class Environment(Protocol):
         """What to observe after an answer that is no action."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Episode:
     """All steps and how they ended; ``error`` says why where an error ended them."""
 

@@ -36,7 +36,7 @@ def words() -> Words:
     """The lists, made ready once."""
     lists = word_lists()
     return Words(
-        kinds=frozenset(lists["kinds"] + lists["pointers"]),
+        kinds=frozenset([*with_plurals(lists["kinds"]), *lists["pointers"]]),
         dontcare=frozenset([DONTCARE, *lists["dontcare"]]),
         no_value=frozenset(["", *lists["no_value"]]),
         own_kind=re.compile("|".join(rf"(?<![a-z]){re.escape(w)}(?![a-z])" for w in lists["own_kind"])),
@@ -44,6 +44,12 @@ def words() -> Words:
         after=re.compile("|".join(map(_suffix, lists["after"]))),
         copies=re.compile(rf"(?:{'|'.join(map(_prefix, lists['copies']))})(.+?)(?:一样|相同)?"),
     )
+
+
+def with_plurals(kinds: Iterable[str]) -> frozenset[str]:
+    """``kinds`` and, of those in Latin letters, the forms with an s."""
+    kinds = list(kinds)
+    return frozenset([*kinds, *(f"{kind}s" for kind in kinds if kind.isascii())])
 
 
 def _prefix(word: str) -> str:
@@ -58,8 +64,7 @@ class Referents:
     """Tells names of kinds from entities, for the services of one catalog."""
 
     def __init__(self, kinds: Iterable[str] = ()) -> None:
-        own = {fold(kind) for kind in kinds}
-        self._kinds = words().kinds | own | {f"{kind}s" for kind in own if kind.isascii()}
+        self._kinds = words().kinds | with_plurals([fold(kind) for kind in kinds])
         self._asks_for_kind: dict[str, bool] = {}
 
     def is_kind(self, value: str) -> bool:

@@ -12,7 +12,7 @@ from dialoom.methods.tracker.config import TrackerConfig
 from dialoom.methods.tracker.tools import CLASSIFY, RESOLVE, SEARCH, offered_tools
 from dialoom.methods.tracker.validator import Rules, Validator
 from dialoom.prompt_files import entries, fill, read_prompts
-from dialoom.protocol import ActionProtocol, Form
+from dialoom.protocol import Action, ActionProtocol, Form
 from dialoom.schema import Schema, Slot
 from dialoom.state import BeliefState
 
@@ -25,6 +25,8 @@ class StaticStep:
 
     system: Message
     form: Form
+    reminder: str
+    """The form of the tool that is due, for an answer that was no action."""
     table: SlotTable
 
 
@@ -42,6 +44,7 @@ class Scene:
         self._system = texts[f"{language}/system"]
         self._config = config
         self._protocol = protocol
+        self.tools = tuple(offered_tools(config, protocol, self._tool_texts, self.catalog, self.catalog.slots))
         self._head = self._render_head()
         self._steps: dict[object, StaticStep] = {}
 
@@ -57,11 +60,16 @@ class Scene:
             step = self._steps[key] = self._step(parts, tools, self.catalog.slots)
         return step
 
-    def slot_step(self, confirmed: Sequence[IntentRef], *, can_search: bool, can_go_back: bool) -> StaticStep:
-        """The step that gives slots, for the services of the confirmed intents (all of them where none is)."""
+    def slot_step(
+        self, confirmed: Sequence[IntentRef], *, can_search: bool, can_go_back: bool, can_copy: bool
+    ) -> StaticStep:
+        """The step that gives slots, for the services of the confirmed intents (all of them where none is).
+
+        The tools that a grammar admits are those that make sense now: a search needs earlier turns, a copy a state.
+        """
         by_intent = self._config.slots == "intents"
         scope = tuple(sorted(confirmed)) if by_intent else self.catalog.services_of(confirmed)
-        key = (scope, can_search, can_go_back)
+        key = (scope, can_search, can_go_back, can_copy)
         step = self._steps.get(key)
         if step is None:
             table = self._table(confirmed)
@@ -72,7 +80,7 @@ class Scene:
                 parts += [self._intents()] if can_go_back else []
                 parts.append(self._slots(table))
             tools = [RESOLVE, *([SEARCH] if can_search else []), *([CLASSIFY] if can_go_back else [])]
-            step = self._steps[key] = self._step(parts, tools, table)
+            step = self._steps[key] = self._step(parts, tools, table, can_copy=can_copy)
         return step
 
     def _table(self, confirmed: Sequence[IntentRef]) -> SlotTable:
@@ -87,10 +95,14 @@ class Scene:
             return SlotTable(table.slots, {ref: catalog.slots.labels[ref] for ref in table.slots})
         return table
 
-    def _step(self, parts: Sequence[str], names: Sequence[str], table: SlotTable) -> StaticStep:
-        tools = offered_tools(self._config, self._protocol, self._tool_texts, self.catalog, table)
+    def _step(
+        self, parts: Sequence[str], names: Sequence[str], table: SlotTable, *, can_copy: bool = False
+    ) -> StaticStep:
+        words, due = self._tool_texts, names[0]
+        tools = offered_tools(self._config, self._protocol, words, self.catalog, table, can_copy=can_copy)
         form = self._protocol.form([tools[n] for n in names if n in tools], thought=self._config.thought)
-        return StaticStep(Message("system", "\n\n".join(parts)), form, table)
+        reminder = self._protocol.render(Action(due, tools[due].example))
+        return StaticStep(Message("system", "\n\n".join(parts)), form, reminder, table)
 
     def _render_head(self) -> str:
         """The instructions that both steps share, so that an engine's prefix cache serves both."""

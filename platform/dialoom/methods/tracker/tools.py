@@ -20,11 +20,17 @@ MAX_TEXT = 100
 
 
 def offered_tools(
-    config: TrackerConfig, protocol: ActionProtocol, words: Mapping[str, str], catalog: Catalog, table: SlotTable
+    config: TrackerConfig,
+    protocol: ActionProtocol,
+    words: Mapping[str, str],
+    catalog: Catalog,
+    table: SlotTable,
+    *,
+    can_copy: bool = False,
 ) -> dict[str, Tool]:
     """The tools of a configuration by name, with intents and slots listed by their labels."""
     tools = {} if config.gold_intents else {CLASSIFY: _classify(words, catalog)}
-    tools[RESOLVE] = _resolve(config, protocol, words, table)
+    tools[RESOLVE] = _resolve(config, protocol, words, table, can_copy)
     if config.history == "on_demand" and config.loop:
         query = _object({"query": {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}})
         tools[SEARCH] = Tool(SEARCH, words[SEARCH], query, {"query": "..."})
@@ -37,12 +43,14 @@ def _classify(words: Mapping[str, str], catalog: Catalog) -> Tool:
     return Tool(CLASSIFY, words[CLASSIFY], _object({"intents": intents}), {"intents": ["..."]})
 
 
-def _resolve(config: TrackerConfig, protocol: ActionProtocol, words: Mapping[str, str], table: SlotTable) -> Tool:
+def _resolve(
+    config: TrackerConfig, protocol: ActionProtocol, words: Mapping[str, str], table: SlotTable, can_copy: bool
+) -> Tool:
     """Slots as a list of pairs where a grammar holds the answer: a small model need not fill every slot."""
     text = {"type": "string", "maxLength": MAX_TEXT}
     name = {"type": "string", "enum": list(table.labels.values())} if table.labels else text
     pair = _object({"slot": name, "value": text})
-    if config.coref_rules and config.validator and config.loop:
+    if can_copy and config.coref_rules and config.validator and config.loop:
         pair = {**pair, "properties": {**pair["properties"], "from": text}}
     limit = max(MAX_SLOTS, len(table.labels)) if config.predict == "state" else MAX_SLOTS
     parameters = _object({"slots": {"type": "array", "items": pair, "maxItems": limit}})

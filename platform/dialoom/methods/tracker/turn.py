@@ -68,11 +68,18 @@ class TurnEnvironment:
         return View(messages, label, form.answer_schema, form.tools, form.stop)
 
     def _static(self) -> tuple[StaticStep, str]:
-        can_search, confirmed = self._given.can_search, self.result.confirmed
-        if confirmed is None:
-            return self._scene.intent_step(can_search=can_search), CLASSIFY
-        step = self._scene.slot_step(confirmed, can_search=can_search, can_go_back=self._can_go_back)
-        return step, RESOLVE
+        if self.result.confirmed is None:
+            return self._scene.intent_step(can_search=self._given.can_search), CLASSIFY
+        return self._slot_step(can_go_back=self._can_go_back), RESOLVE
+
+    def _slot_step(self, *, can_go_back: bool) -> StaticStep:
+        given = self._given
+        return self._scene.slot_step(
+            self.result.confirmed or (),
+            can_search=given.can_search,
+            can_go_back=can_go_back,
+            can_copy=len(given.state) > 0,
+        )
 
     def parse(self, response: Response) -> Action | NotAnAction:
         """As the protocol reads it."""
@@ -80,19 +87,18 @@ class TurnEnvironment:
 
     def unreadable(self, problem: NotAnAction, steps: Sequence[Step]) -> Judgement:
         """The form is shown again; the rule ``action.not_parsable`` is recorded, also without a validator."""
-        return self._rejected([Problem("action.not_parsable", value=problem.what)], steps)
+        form = self._static()[0].reminder
+        return self._rejected([Problem("action.not_parsable", value=problem.what, expected=form)], steps)
 
     async def judge(self, action: Action, steps: Sequence[Step]) -> Judgement:
         """Check order and repetition, then what the tool itself checks."""
-        tool = _TOOLS.get(action.tool)
-        if tool is None or (action.tool == CLASSIFY and self._given.given_intents is not None):
-            names = [CLASSIFY, RESOLVE, SEARCH] if self._given.can_search else [CLASSIFY, RESOLVE]
-            return self._rejected([Problem("action.unknown_tool", value=action.tool, allowed=tuple(names))], steps)
+        if action.tool not in self._scene.tools:
+            return self._rejected([Problem("action.unknown_tool", value=action.tool, allowed=self._scene.tools)], steps)
         if self._rules.action:
             problem = self._out_of_order(action, steps)
             if problem is not None:
                 return self._rejected([problem], steps)
-        return tool(self, action, steps)
+        return _TOOLS[action.tool](self, action, steps)
 
     def _out_of_order(self, action: Action, steps: Sequence[Step]) -> Problem | None:
         if self.result.ended:
@@ -134,7 +140,7 @@ class TurnEnvironment:
                 return self._malformed(action, pairs, steps)
             pairs = usable_slots(action.arguments)
         result, given, catalog = self.result, self._given, self._scene.catalog
-        table = self._scene.slot_step(result.confirmed or (), can_search=given.can_search, can_go_back=False).table
+        table = self._slot_step(can_go_back=False).table
         if result.first_proposal is None:
             proposed = as_proposed(pairs, table, catalog.slots)
             result.first_proposal = self._changes(proposed) if self._config.predict == "state" else proposed
@@ -182,7 +188,7 @@ class TurnEnvironment:
         for problem in problems:
             service, slot = problem.ref or ("", problem.label)
             expected = problem.expected or " | ".join(problem.allowed)
-            if problem.rule == "action.repeated":
+            if problem.rule in _LONG:
                 expected = ""
             self.result.fired.append(Fired(problem.rule, call, service, slot, problem.value, expected))
         rules = tuple(dict.fromkeys(problem.rule for problem in problems))
@@ -199,4 +205,5 @@ _TOOLS: Mapping[str, Callable[[TurnEnvironment, Action, Sequence[Step]], Judgeme
     RESOLVE: TurnEnvironment._resolve,
     SEARCH: TurnEnvironment._search,
 }
+_LONG = frozenset(["action.repeated", "action.not_parsable"])
 _NEED_INTENT = frozenset(["action.intent_not_confirmed", "schema.unknown_slot"])

@@ -118,7 +118,9 @@ class Validator:
         """
         problems: list[Problem] = []
         named: dict[SlotRef, Pair] = {}
-        for pair in stated(pairs, table):
+        for pair in pairs:
+            if not (pair.source and self.rules.coref) and not states_value(pair, table):
+                continue
             ref = self._ref(pair, table, problems)
             if ref is None:
                 continue
@@ -131,7 +133,7 @@ class Validator:
             checked = check.value(ref, pair)
             if isinstance(checked, Problem):
                 problems.append(checked)
-            else:
+            elif checked is not None:
                 delta[ref] = checked
         return Verdict({}, tuple(problems)) if problems else Verdict(delta)
 
@@ -161,23 +163,20 @@ class Validator:
         return None
 
 
-def stated(pairs: Sequence[Pair], table: SlotTable) -> list[Pair]:
-    """``pairs`` without those that only say that a slot has no value; "none" stays where the slot lists it."""
-    return [p for p in pairs if p.source or not says_nothing(p.value) or _lists_it(p, table)]
-
-
-def _lists_it(pair: Pair, table: SlotTable) -> bool:
-    return any(
-        table.slots[ref].is_categorical and listed_form(table.slots[ref].values, pair.value) is not None
-        for ref in table.find(pair.name)
-    )
+def states_value(pair: Pair, table: SlotTable) -> bool:
+    """Whether ``pair`` gives a value, and not only a word for having none; "none" counts where the slot lists it."""
+    if not says_nothing(pair.value):
+        return True
+    slots = [table.slots[ref] for ref in table.find(pair.name)]
+    return any(slot.is_categorical and listed_form(slot.values, pair.value) is not None for slot in slots)
 
 
 def as_proposed(pairs: Sequence[Pair], table: SlotTable, everything: SlotTable) -> dict[SlotRef, str]:
     """The delta as it would be written with no check at all: names by the nearest guess, values as they are."""
     return {
         next(iter(table.find(p.name) or everything.find(p.name)), None) or unknown_ref(p.name, table): p.value
-        for p in stated(pairs, table)
+        for p in pairs
+        if states_value(p, table)
     }
 
 
@@ -200,8 +199,8 @@ class _Check:
     known: Mapping[SlotRef, str]
     evidence: Evidence | None
 
-    def value(self, ref: SlotRef, pair: Pair) -> str | Problem:
-        """The value in the schema's own form, or what is wrong with it."""
+    def value(self, ref: SlotRef, pair: Pair) -> str | Problem | None:
+        """The value in the schema's own form, or what is wrong with it; None where there is none after all."""
         rules = self.validator.rules
         slot = self.table.slots.get(ref) or self.validator.catalog.slots.slots.get(ref)
         if slot is None:
@@ -212,6 +211,8 @@ class _Check:
             if isinstance(resolved, Problem):
                 return resolved
             copied, value = resolved is not None, resolved if resolved is not None else value
+            if not copied and not states_value(pair, self.table):
+                return None
         if value == DELETE and self.validator.deletes:
             return value
         if is_dontcare(value) and self.validator.catalog.dontcare:
@@ -233,26 +234,24 @@ class _Check:
 
     def _copied(self, ref: SlotRef, slot: Slot, pair: Pair) -> str | Problem | None:
         """The value of the slot that this one is copied from; None where it is no copy."""
-        if pair.source:
-            sources = self._sources(pair.source, ref)
-            given = {self.values[s] for s in sources if s in self.values}
-            if pair.value and any(fold(pair.value) == fold(v) for v in given):
-                return pair.value
-            if not pair.value and len(given) == 1:
-                return given.pop()
-            return _problem("coref.copy", ref, self.table, pair.value or pair.source, allowed=tuple(sorted(given)))
+        if pair.source and (sources := self._sources(pair.source, ref)):
+            given = {fold(self.values[s]): self.values[s] for s in sources if s in self.values}
+            same = given.get(fold(pair.value)) if pair.value or len(given) != 1 else next(iter(given.values()))
+            if same is not None:
+                return same
+            return _problem("coref.copy", ref, self.table, pair.value or pair.source, allowed=tuple(given.values()))
         if slot.is_categorical:
             return None
         name = copied_name(pair.value) or pair.value
         sources = self._sources(name, ref)
         if not sources:
             return None
-        given = {self.values[s] for s in sources if s in self.values}
-        if len(given) == 1 and not self._sources(value := given.pop(), ref):
+        values = {self.values[s] for s in sources if s in self.values}
+        if len(values) == 1 and not self._sources(value := values.pop()):
             return value
-        return _problem("coref.copy", ref, self.table, pair.value, allowed=tuple(sorted(given)))
+        return _problem("coref.copy", ref, self.table, pair.value, allowed=tuple(sorted(values)))
 
-    def _sources(self, name: str, target: SlotRef) -> list[SlotRef]:
+    def _sources(self, name: str, target: SlotRef | None = None) -> list[SlotRef]:
         found = self.table.find(name) or self.validator.catalog.slots.find(name)
         return [ref for ref in found if ref != target] if found else []
 
