@@ -39,6 +39,8 @@ class Predictions:
     whole_state: bool
     missing: tuple[str, ...] = ()
     seen: frozenset[str] | None = None
+    goals: Mapping[str, tuple[str, ...]] | None = None
+    """Goal domains by dialogue id, where the format or gold says them."""
 
 
 @dataclass(frozen=True)

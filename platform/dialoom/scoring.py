@@ -123,12 +123,14 @@ class ScoreReport:
         return {f"{g.label}/{k}": v for g in self.groups for k, v in g.flat(breakdowns=breakdowns).items()}
 
     def table(self) -> Table:
-        """One row a headline, with interval and coverage."""
+        """One row a headline, with interval and coverage; definitions that are null throughout are left out."""
         rows = []
         for group in self.groups:
             cover = group.coverage
             for definition in group.definitions.values():
                 name, score = definition.headline
+                if all(s.overall.value is None for s in definition.measures.values()):
+                    continue
                 low, high = (score.interval.low, score.interval.high) if score.interval else (None, None)
                 covered = f"{cover.dialogues_scored} of {cover.dialogues_total}"
                 rows.append(
@@ -317,7 +319,7 @@ def score_predictions(
 
     found = read_predictions(Source(predictions, gold, schema, partial), format)
     seen = found.seen if seen_services is None else frozenset(seen_services)
-    data = build(found.rows, found.schema, seen=seen, whole_state=found.whole_state)
+    data = build(found.rows, found.schema, seen=seen, whole_state=found.whole_state, goals=found.goals)
     outcomes = {Outcome.ACCEPTED.value: data.n_dialogues}
     if found.missing:
         outcomes["not_predicted"] = len(found.missing)

@@ -29,6 +29,8 @@ class Resampling:
 
 
 _CELLS = 1 << 24
+_MANY = 10_000
+"""Above this many clusters the resampled sums are drawn from the normal distribution that they approach."""
 
 
 def by_cluster(sums: Floats, clusters: Ints) -> Floats:
@@ -44,6 +46,9 @@ def resampled_sums(sums: Floats, settings: Resampling) -> Floats:
     """Sums over clusters drawn with replacement: from (k, clusters) to (k, resamples)."""
     rng = np.random.default_rng(settings.seed)
     n = sums.shape[1]
+    if n > _MANY:
+        spread = np.atleast_2d(np.cov(sums, bias=True)) * n
+        return rng.multivariate_normal(sums.sum(axis=1), spread, settings.resamples, method="eigh").T
     step = max(_CELLS // max(n, 1), 1)
     parts = []
     for start in range(0, settings.resamples, step):

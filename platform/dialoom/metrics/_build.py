@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from dialoom.metrics._columns import (
     spread,
     until_next,
 )
-from dialoom.metrics._input import Frames, Rows, ScoreInput
+from dialoom.metrics._input import NO_VALUE, Frames, Rows, ScoreInput
 from dialoom.metrics._log import Firings, TurnLog
 from dialoom.schema import Service
 from dialoom.state import DELETE, SlotRef
@@ -49,14 +49,20 @@ def build(
     seen: frozenset[str] | None = None,
     whole_state: bool | None = None,
     dialogue_ids: Sequence[tuple[str, int]] | None = None,
+    goals: Mapping[str, Iterable[str]] | None = None,
 ) -> ScoreInput:
     """The score input of the turns in ``table`` (columns of the turns table; absent ones are taken as null).
 
     ``dialogue_ids`` are all scored dialogues as (id, trial), in case some have no row; ``whole_state`` says whether
-    gold is the whole state (MultiWOZ) or active services only (SGD); ``None`` looks whether gold has intents.
+    gold is the whole state (MultiWOZ) or active services only (SGD); ``None`` looks whether gold has intents. ``goals``
+    are the domains of the user's goal by dialogue id.
     Raises DataError where a turn of a dialogue comes twice.
     """
-    return _Builder(table, dialogue_ids).build(schema or {}, seen, whole_state)
+    data = _Builder(table, dialogue_ids).build(schema or {}, seen, whole_state)
+    if goals is None:
+        return data
+    by_id = {dialogue_id: frozenset(domains) for dialogue_id, domains in goals.items()}
+    return replace(data, goals=[by_id.get(i) for i in data.dialogue_ids])
 
 
 @dataclass
@@ -105,13 +111,13 @@ class _Builder:
         texts = self.gold_values.entries if self.gold_values else empty
         self.services, services = encode([state[0], frames[0], intents[0], requested[0], proposal[0], fired[2]])
         names, slots = encode([state[1], slot_fields[0], proposal[1], fired[3]])
-        deleted = pa.array([DELETE], pa.large_string())
-        self.values, values = encode([state[2], texts, proposal[2], fired[4], deleted])
+        special = pa.array([DELETE, NO_VALUE], pa.large_string())
+        self.values, values = encode([state[2], texts, proposal[2], fired[4], special])
         self.intent_names, (gold_intent, pred_intent) = encode([frames[1], intents[1]])
         self.gold_intent = np.where(frames[1].is_valid().to_numpy(zero_copy_only=False), gold_intent, -1)
         self.pred_intent, self.intent_service = pred_intent, services[2]
         self.requested_service = services[3]
-        self.state_value, self.gold_value, self.proposal_value, self.fired_value, (self.deleted,) = values
+        self.state_value, self.gold_value, self.proposal_value, self.fired_value, self.special = values
         self.rules, (self.fired_rule,) = encode([fired[0]])
         self.frame_service = services[1]
         self.fired_named = (slots[3] != _code(names, "")) & (services[5] != _code(self.services, ""))
@@ -154,7 +160,8 @@ class _Builder:
             schema=schema,
             seen=seen,
             whole_state=whole_state,
-            deleted=int(self.deleted),
+            deleted=int(self.special[0]),
+            none=int(self.special[1]),
             log=self._log(label) if "outcome" in self.table.column_names else None,
         )
 
@@ -304,7 +311,8 @@ class _Builder:
     def _numbers(self, name: str) -> Floats:
         if name not in self.table.column_names:
             return np.full(self.n, np.nan)
-        return self.table.column(name).cast(pa.float64()).fill_null(float("nan")).to_numpy()  # type: ignore[no-any-return]
+        numbers: Floats = self.table.column(name).cast(pa.float64()).fill_null(float("nan")).to_numpy()
+        return numbers
 
 
 def _code(texts: Sequence[str], text: str) -> int:

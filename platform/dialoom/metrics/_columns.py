@@ -55,6 +55,13 @@ def joined(parts: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
     return keys.astype(np.int64), list(np.split(inverse.astype(np.int64), ends[:-1]))
 
 
+def distinct(*parts: Ints) -> Ints:
+    """The sorted distinct keys of all ``parts``; quick where these are sorted already: a stable sort merges runs."""
+    keys = np.sort(np.concatenate(parts), kind="stable")
+    result: Ints = keys[np.append(True, keys[1:] != keys[:-1])[: len(keys)]]
+    return result
+
+
 def spread(starts: Ints, lengths: Ints) -> Ints:
     """All of ``starts[i], starts[i] + 1, ..`` (``lengths[i]`` of them), one after the other."""
     before = np.cumsum(lengths) - lengths

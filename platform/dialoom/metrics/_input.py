@@ -7,18 +7,24 @@ an id from there on is an entry of ``sets``. ``match`` and ``first`` hide the di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dialoom.metric import Bools, Grouping, Ints
-from dialoom.metrics._columns import find_keys, once_per_pair
+from dialoom.metrics._columns import distinct, find_keys, once_per_pair
 from dialoom.metrics._log import TurnLog
 from dialoom.schema import Service
 from dialoom.state import SlotRef
+
+T = TypeVar("T")
+
+NO_VALUE = "none"
+"""What several published data sets and evaluators write for a slot without a value; an ordinary value elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +94,12 @@ class ScoreInput:
     schema: Mapping[str, Service]
     seen: frozenset[str] | None = None
     whole_state: bool = False
+    goals: Sequence[frozenset[str] | None] | None = None
+    """By dialogue: the domains of the user's goal, where the data says them."""
     deleted: int = -1
     """The value id of ``[DELETE]``."""
+    none: int = -1
+    """The value id of "none"."""
     log: TurnLog | None = None
 
     @property
@@ -134,6 +144,23 @@ class ScoreInput:
             equal[several] = [p in members[g] for g, p in pairs]
         return equal
 
+    def once(self, function: Callable[[ScoreInput], T]) -> T:
+        """``function`` of this input, computed the first time; definitions share intermediate results so."""
+        shared: dict[object, Any] = self._shared
+        if function not in shared:
+            shared[function] = function(self)
+        result: T = shared[function]
+        return result
+
+    @cached_property
+    def _shared(self) -> dict[object, Any]:
+        return {}
+
+    def slot_name(self, slot: int) -> str:
+        """``service-slot``; a slot that already starts with its service is left as it is."""
+        service, name = self.slots[slot]
+        return name if name.startswith(f"{service}-") else f"{service}-{name}"
+
     @cached_property
     def aligned(self) -> Alignment:
         """Gold and predicted states joined slot by slot."""
@@ -153,6 +180,15 @@ class ScoreInput:
         has[self.dialogue[self.gold.turn], self.slot_service[self.gold.slot]] = True
         has[self.dialogue[self.frames.turn], self.frames.service] = True
         return has
+
+    def of_goal(self, domain: str) -> Bools:
+        """By dialogue: whether the user's goal names ``domain``; where no goal is known, whether gold ever does."""
+        named = self.dialogue_services[:, list(self.services).index(domain)] if domain in self.services else None
+        found = np.zeros(self.n_dialogues, np.bool_) if named is None else named.copy()
+        for i, goal in enumerate(self.goals or ()):
+            if goal is not None:
+                found[i] = domain in goal
+        return found
 
     @cached_property
     def turn_groups(self) -> dict[str, Grouping]:
@@ -191,7 +227,7 @@ def align(data: ScoreInput, gold: Rows, pred: Rows) -> Alignment:
     """Outer join of two sets of rows on (turn, slot)."""
     width = max(len(data.slots), 1)
     gold_keys, pred_keys = gold.turn * width + gold.slot, pred.turn * width + pred.slot
-    keys = np.union1d(gold_keys, pred_keys)
+    keys = distinct(gold_keys, pred_keys)
     gold_at, pred_at = find_keys(gold_keys, keys), find_keys(pred_keys, keys)
     gold_value = np.where(gold_at >= 0, np.append(gold.value, -1)[gold_at], -1)
     pred_value = np.where(pred_at >= 0, np.append(pred.value, -1)[pred_at], -1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,6 +44,8 @@ class Units:
     by_outcome: Mapping[str, int]
     turns: pa.Table
     """Turn rows of the scored units."""
+    goals: Mapping[str, tuple[str, ...]] | None = None
+    """Goal domains by dialogue id, where the data has them (``extra.goal_domains``)."""
 
 
 def trace_files(run_dir: Path, table: str) -> list[Path]:
@@ -76,15 +79,23 @@ def read_table(run_dir: Path, table: str, columns: Sequence[str]) -> pa.Table:
 
 def read_units(run_dir: Path) -> list[Units]:
     """Every (method, cell) of a run, in the order of first appearance."""
-    dialogues = read_table(run_dir, "dialogues", [*KEY, "outcome"])
+    dialogues = read_table(run_dir, "dialogues", [*KEY, "outcome", "extra"])
+    goals = _goals(dialogues)
     turns = read_table(run_dir, "turns", TURN_COLUMNS)
     groups: dict[tuple[str, str], list[tuple[str, int, str]]] = {}
     for row in _rows(dialogues, [*KEY, "outcome"]):
         groups.setdefault((row[1], row[2]), []).append((row[0], row[3], row[4]))
-    return [_units(method, cell, rows, turns, len(groups) == 1) for (method, cell), rows in groups.items()]
+    return [_units(method, cell, rows, turns, goals, len(groups) == 1) for (method, cell), rows in groups.items()]
 
 
-def _units(method: str, cell: str, rows: list[tuple[str, int, str]], turns: pa.Table, alone: bool) -> Units:
+def _units(
+    method: str,
+    cell: str,
+    rows: list[tuple[str, int, str]],
+    turns: pa.Table,
+    goals: Mapping[str, tuple[str, ...]],
+    alone: bool,
+) -> Units:
     scored = tuple((dialogue_id, trial) for dialogue_id, trial, outcome in rows if Outcome(outcome).scored)
     if not alone:
         turns = turns.filter((pc.field("method") == method) & (pc.field("cell") == cell))
@@ -97,7 +108,22 @@ def _units(method: str, cell: str, rows: list[tuple[str, int, str]], turns: pa.T
         )
         turns = _semi_join(turns, keys)
     counts = Counter(outcome for _, _, outcome in rows)
-    return Units(method, cell, scored, {o.value: counts[o.value] for o in Outcome if counts[o.value]}, turns)
+    return Units(
+        method, cell, scored, {o.value: counts[o.value] for o in Outcome if counts[o.value]}, turns, goals or None
+    )
+
+
+def _goals(dialogues: pa.Table) -> dict[str, tuple[str, ...]]:
+    """Goal domains that a reader kept with the dialogue."""
+    if "extra" not in dialogues.column_names:
+        return {}
+    found = {}
+    for dialogue_id, text in _rows(dialogues, ["dialogue_id", "extra"]):
+        if text and "goal_domains" in text:
+            domains = orjson.loads(text).get("goal_domains")
+            if isinstance(domains, list):
+                found[dialogue_id] = tuple(str(d) for d in domains)
+    return found
 
 
 def _semi_join(turns: pa.Table, keys: pa.Table) -> pa.Table:
@@ -113,8 +139,6 @@ def _rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def recorded(run_dir: Path) -> dict[str, Any]:
     """The run's own record, ``run.json``: schema, methods and what they declare. Raises StorageError."""
-    import orjson
-
     path = run_dir / "run.json"
     try:
         record = orjson.loads(path.read_bytes())
@@ -141,5 +165,6 @@ def read_inputs(run_dir: Path) -> Iterator[tuple[Units, ScoreInput, frozenset[st
             seen=None if seen is None else frozenset(seen),
             whole_state=record.get("whole_state"),
             dialogue_ids=units.scored,
+            goals=units.goals,
         )
         yield units, data, declares

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dialoom.metric import Definition, Figure, Measure, Measured, mean_of
+from dialoom.metrics._columns import distinct
 from dialoom.metrics._input import ScoreInput
 
 
@@ -30,7 +29,7 @@ def _by_service(data: ScoreInput) -> dict[str, Figure]:
         inside = data.dialogue_services[data.dialogue, i]
         n = int(inside.sum())
         if n:
-            wrong = len(np.unique(wrong_turn[(wrong_service == i) & inside[wrong_turn]]))
+            wrong = len(distinct(wrong_turn[(wrong_service == i) & inside[wrong_turn]]))
             figures[service] = Figure((n - wrong) / n, n)
     return figures
 
