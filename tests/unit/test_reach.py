@@ -9,7 +9,6 @@ from dialoom.methods.tracker.validator import Rules
 from dialoom.reach import Unreachable, unreachable
 from support.town import TOWN
 
-
 State = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
