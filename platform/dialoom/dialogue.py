@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from dialoom.text import is_chinese, storable
+from dialoom.text import is_chinese, storable_tree
 
 
 class Speaker(StrEnum):
@@ -85,7 +85,7 @@ class Dialogue:
         try:
             return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
         except TypeError:
-            return orjson.dumps(_storable_tree(record), option=orjson.OPT_SORT_KEYS)
+            return orjson.dumps(storable_tree(record), option=orjson.OPT_SORT_KEYS)
 
     @classmethod
     def from_json(cls, data: bytes) -> Dialogue:
@@ -133,16 +133,3 @@ def _frame(record: dict[str, Any]) -> Frame:
         active_intent=record["active_intent"],
         requested_slots=None if requested is None else tuple(requested),
     )
-
-
-def _storable_tree(value: Any) -> Any:
-    """A copy of a JSON tree that orjson accepts: strings made storable, odd numbers and objects as text."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(str(k)): _storable_tree(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_storable_tree(v) for v in value]
-    if value is None or isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 2**63):
-        return value
-    return storable(str(value))

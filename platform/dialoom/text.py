@@ -5,11 +5,17 @@ Dialogue text and model output may hold control characters, terminal escapes, lo
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+
+DEEPEST = 100
+"""Levels of a JSON tree that every writer follows."""
 
 
 def storable(text: str) -> str:
@@ -21,6 +27,35 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode()
     return text
+
+
+def storable_tree(tree: Any) -> Any:
+    """A copy of a JSON tree that any JSON writer takes: texts storable, keys texts, odd numbers and objects as texts.
+
+    What is nested deeper than writers follow becomes the text of its own JSON.
+    """
+    return _storable_tree(tree, 0)
+
+
+def _storable_tree(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, (dict, list, tuple)) and depth >= DEEPEST:
+        return _as_text(value)
+    if isinstance(value, Mapping):
+        return {storable(str(k)): _storable_tree(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_storable_tree(v, depth + 1) for v in value]
+    if value is None or isinstance(value, (bool, float)) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return value
+    return storable(str(value))
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deep to be kept)"
 
 
 def printable(text: str, limit: int | None = None) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import math
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,14 @@ import orjson
 
 from dialoom.engine import EngineIdentity, Message, Request, Response, Sampling
 from dialoom.runtime.folder import RunFolder, storage_errors
-from dialoom.text import storable
+from dialoom.text import storable, storable_tree
 from dialoom.usage import Usage
 
+log = logging.getLogger(__name__)
+
 SUFFIX = ".calls"
+LEAST_LOGPROB = -9999.0
+"""Stands for a probability of zero, whose logarithm JSON cannot hold; hosted endpoints use the same figure."""
 _HEAD = struct.Struct("<II")
 
 
@@ -114,21 +120,26 @@ class CallLog:
         return len(self._known)
 
     def get(self, digest: bytes) -> Response | None:
-        """The stored response, or None."""
+        """The stored response, or None: also where its segment cannot be read any more."""
         found = self._known.get(digest)
         if found is None or isinstance(found, Response):
             return found
         path, offset, size = found
-        with storage_errors(path), path.open("rb") as file:
-            file.seek(offset)
-            return decode_response(file.read(size))
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                return decode_response(file.read(size))
+        except (OSError, ValueError, TypeError) as error:  # gone or damaged since it was read: the call is paid again
+            log.warning("a recorded call cannot be read again (%s): %s", path, error)
+            del self._known[digest]
+            return None
 
     def append(self, digest: bytes, response: Response) -> None:
         """Store a response; a digest that is stored already is left as it is."""
         if digest in self._known:
             return
-        self._known[digest] = response
         body = digest + encode_response(response)
+        self._known[digest] = response
         self._buffer.append((digest, _HEAD.pack(len(body), zlib.crc32(body)) + body))
 
     async def flush(self) -> None:
@@ -164,29 +175,44 @@ class CallLog:
 def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:
     """(digest, offset of the response, its size) of every whole record of a segment, up to the first torn one."""
     with storage_errors(path), path.open("rb") as file:
-        offset = 0
+        offset, end = 0, path.stat().st_size
         while True:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
                 return
             size, crc = _HEAD.unpack(head)
+            if not 16 <= size <= end - offset - _HEAD.size:
+                return
             body = file.read(size)
-            if len(body) < size or size < 16 or zlib.crc32(body) != crc:
+            if len(body) < size or zlib.crc32(body) != crc:
                 return
             yield body[:16], offset + _HEAD.size + 16, size - 16
             offset += _HEAD.size + size
 
 
+def kept(response: Response) -> Response:
+    """``response`` as it comes back from the log: texts storable, log probabilities finite. What is used live, too."""
+    logprobs = tuple((storable(t), p if math.isfinite(p) else LEAST_LOGPROB) for t, p in response.logprobs)
+    return replace(
+        response,
+        text=storable(response.text),
+        reasoning=storable(response.reasoning),
+        finish_reason=storable(response.finish_reason),
+        tool_calls=tuple(storable_tree(response.tool_calls)) if response.tool_calls else (),
+        logprobs=logprobs,
+    )
+
+
 def encode_response(response: Response) -> bytes:
-    """A response as JSON bytes; ``attempts`` and ``replica`` are not kept."""
+    """A response, already in the form of :func:`kept`, as JSON; ``attempts`` and ``replica`` are left out."""
     u = response.usage
     record = [
-        storable(response.text),
+        response.text,
         response.finish_reason,
         [u.prompt_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens, u.queue_s, u.run_s],
-        storable(response.reasoning),
-        list(response.tool_calls),
-        [[storable(t), p] for t, p in response.logprobs],
+        response.reasoning,
+        response.tool_calls,
+        response.logprobs,
     ]
     return orjson.dumps(record)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from dialoom.engine import EngineIdentity, Request, Response
 from dialoom.errors import (
+    DialoomError,
     EngineBusy,
     EngineCrashed,
-    EngineDown,
     EngineError,
     EngineRefused,
     Interrupted,
@@ -24,9 +24,8 @@ from dialoom.errors import (
     StorageError,
 )
 from dialoom.faults import fault_point
-from dialoom.runtime.calllog import CallLog, Digests
+from dialoom.runtime.calllog import CallLog, Digests, kept
 from dialoom.runtime.replicas import Replica
-from dialoom.text import storable
 
 LONGEST_WAIT_S = 60.0
 REPLACE_WAIT_S = 600.0
@@ -84,6 +83,10 @@ class Pool:
         return self.replicas[index]
 
 
+class _Abandoned(Exception):
+    """Whoever had sent the call gave it up; one of those who wait for it sends it again."""
+
+
 class EngineClient:
     """All engines of a job, for the units of one worker."""
 
@@ -112,8 +115,9 @@ class EngineClient:
         """
         digest = self.digests.call(engine, request, message_ids)
         stored = self._log.get(digest)
-        if stored is None and (running := self._under_way.get(digest)) is not None:
-            stored = await asyncio.shield(running)
+        while stored is None and (running := self._under_way.get(digest)) is not None:
+            with contextlib.suppress(_Abandoned):
+                stored = await asyncio.shield(running)
         if stored is not None:
             self.counts.replayed += 1
             return Answer(replace(stored, replica="log"), digest.hex(), True, time.time(), 0.0)
@@ -123,9 +127,7 @@ class EngineClient:
         try:
             answer = await self._sent(engine, request, digest)
         except BaseException as error:
-            future.set_exception(
-                error if isinstance(error, EngineError) else EngineDown("the call it waited for ended")
-            )
+            future.set_exception(error if isinstance(error, DialoomError) else _Abandoned())
             future.exception()  # nobody may be waiting: that is no warning
             raise
         finally:
@@ -160,13 +162,7 @@ class EngineClient:
                     raise
                 await self._pause(error, attempt)
         latency_s = time.perf_counter() - started
-        response = replace(
-            response,
-            text=storable(response.text),
-            reasoning=storable(response.reasoning),
-            attempts=attempt,
-            replica=replica.name,
-        )
+        response = replace(kept(response), attempts=attempt, replica=replica.name)
         fault_point("answer")
         self._log.append(digest, response)
         counts, usage = self.counts, response.usage

@@ -18,7 +18,7 @@ from dialoom import registry
 from dialoom.engine import Engine, Request, Response
 from dialoom.errors import EngineDown, EngineError
 from dialoom.runtime.cluster import own_process_group
-from dialoom.text import printable
+from dialoom.runtime.replicas import engine_error
 from dialoom.usage import Usage
 
 Result = tuple[int, "Response | EngineError"]
@@ -84,10 +84,8 @@ class EngineHost:
                 sys.stderr.write(f"dialoom: engine {self._name} is down: {error}\n")
                 sys.stderr.flush()
                 os._exit(1)
-            except EngineError as error:
-                result = error
             except Exception as error:  # noqa: BLE001 - whatever an engine raises must reach the caller as data
-                result = EngineError(f"{type(error).__name__}: {printable(str(error), 300)}", where=self._name)
+                result = engine_error(error, self._name)
         self._calls += 1
         self._done[worker].append((number, result))
         wake = self._wake.get(worker)

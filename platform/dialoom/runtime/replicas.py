@@ -47,6 +47,13 @@ class Replica(Protocol):
         """Stop what belongs to this worker."""
 
 
+def engine_error(error: Exception, where: str) -> EngineError:
+    """Whatever an engine raised, as an EngineError: its own exceptions are no bugs of the method that called."""
+    if isinstance(error, EngineError):
+        return error
+    return EngineError(f"{type(error).__name__}: {error}", where=where, hint="The engine itself failed.")
+
+
 class LocalReplica:
     """An engine in this process; a gate caps its calls in flight."""
 
@@ -69,6 +76,8 @@ class LocalReplica:
                 except EngineBusy as error:
                     self.gate.refused(sent_at, error.retry_after_s)
                     raise
+                except Exception as error:
+                    raise engine_error(error, self.name) from error
                 self.gate.succeeded()
         finally:
             self.load -= 1

@@ -17,7 +17,7 @@ from dialoom.runtime.client import Answer, EngineClient
 from dialoom.runtime.plan import Plan, Variant
 from dialoom.schema import Schema
 from dialoom.state import BeliefState, Delta
-from dialoom.text import storable
+from dialoom.text import storable, storable_tree
 from dialoom.unit import UnitKey
 from dialoom.usage import Usage
 
@@ -95,7 +95,7 @@ class UnitContext:
 
     def _check_limits(self, turn: int) -> None:
         limits = self._limits
-        if limits.unit_calls is not None and len(self._calls) >= limits.unit_calls:
+        if limits.unit_calls is not None and sum(self._next_call.values()) >= limits.unit_calls:
             raise LimitReached(f"the unit's {limits.unit_calls} calls are used up", where=f"{self.unit} turn {turn}")
         if limits.unit_tokens is not None and self._tokens >= limits.unit_tokens:
             raise LimitReached(f"the unit's {limits.unit_tokens} tokens are used up", where=f"{self.unit} turn {turn}")
@@ -138,7 +138,7 @@ class UnitContext:
             "replica": r.replica,
             "text": r.text,
             "reasoning": r.reasoning or None,
-            "tool_calls": orjson.dumps(list(r.tool_calls)).decode() if r.tool_calls else None,
+            "tool_calls": dump(list(r.tool_calls)) if r.tool_calls else None,
             "finish_reason": r.finish_reason,
             "prompt_tokens": u.prompt_tokens,
             "cached_tokens": u.cached_tokens,
@@ -191,10 +191,10 @@ class UnitContext:
         return {
             **key,
             **call.row,
-            "step": call.step,
+            "step": storable(call.step),
             "action": None if call.action is None else dump(call.action),
             "observation": storable(call.observation) or None,
-            "rules": list(call.rules),
+            "rules": [storable(r) for r in call.rules],
         }
 
 
@@ -203,9 +203,7 @@ def dump(tree: Any) -> str:
     try:
         return orjson.dumps(tree).decode()
     except TypeError:
-        import json
-
-        return storable(json.dumps(tree, ensure_ascii=True, default=str))
+        return orjson.dumps(storable_tree(tree)).decode()
 
 
 def sums(calls: Sequence[Row]) -> Row:
@@ -264,11 +262,11 @@ def trace_fields(trace: TurnTrace) -> Row:
     """The columns that a method filled."""
     return {
         "outcome": trace.outcome.value,
-        "intents": [{"service": s, "intent": i} for s, i in trace.intents],
-        "active_intents": [{"service": s, "intent": i} for s, i in trace.active_intents.items()],
+        "intents": [{"service": storable(s), "intent": storable(i)} for s, i in trace.intents],
+        "active_intents": [{"service": storable(s), "intent": storable(i)} for s, i in trace.active_intents.items()],
         "requested": None
         if trace.requested is None
-        else [{"service": r.service, "slot": storable(r.slot)} for r in trace.requested],
+        else [{"service": storable(r.service), "slot": storable(r.slot)} for r in trace.requested],
         "delta": slot_values(trace.delta),
         "state": None if trace.state is None else slot_values(trace.state),
         "first_proposal": slot_values(trace.first_proposal),
@@ -284,7 +282,13 @@ def trace_fields(trace: TurnTrace) -> Row:
             for f in trace.fired
         ],
         "support": [
-            {"service": s.ref.service, "slot": s.ref.slot, "turn": s.turn, "start": s.start, "end": s.end}
+            {
+                "service": storable(s.ref.service),
+                "slot": storable(s.ref.slot),
+                "turn": s.turn,
+                "start": s.start,
+                "end": s.end,
+            }
             for s in trace.support
         ],
         "output": None if trace.output is None else dump(trace.output),
@@ -294,7 +298,7 @@ def trace_fields(trace: TurnTrace) -> Row:
 
 def slot_values(values: Delta | BeliefState) -> list[Row]:
     """A delta or state as the list of structs the turns table holds."""
-    return [{"service": r.service, "slot": storable(r.slot), "value": storable(v)} for r, v in values.items()]
+    return [{"service": storable(r.service), "slot": storable(r.slot), "value": storable(v)} for r, v in values.items()]
 
 
 def gold_frames(frames: Sequence[Any] | None) -> list[Row] | None:
