@@ -29,10 +29,11 @@ services:
     intents: [{name: ride, description: order a car}]
 """
 
-_WORDS = (
+_TEXT = (
     "please could you find me something quiet near the river with a view and breakfast for two people on a budget "
     "that is not too far from the station because we arrive late and leave early the next morning by train"
-).split()
+)
+_WORDS = _TEXT.split()
 
 
 def write_data(folder: Path, n_dialogues: int, *, turns: tuple[int, int] = (4, 10), seed: int = 0) -> tuple[Path, Path]:

@@ -85,7 +85,7 @@ def _run_job(case: Case, method: str, folder: Path, schema: Path, data: Path, me
         "engines": {
             "m": {
                 "use": "scripted",
-                "rule": "dialoom.bench.rule:answer",
+                "rule": "dialoom.methods.tracker._rule:answer",
                 "latency_s": case.latency_s,
                 "in_actor": case.in_actor,
                 "concurrency": per_engine,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from dialoom.cli import calls, check, results, runs
+from dialoom.cli import bench, calls, check, results, runs
 
 app = typer.Typer(
     name="dialoom",
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (runs, results, calls, check):
+for module in (runs, results, calls, check, bench):
     module.register(app)
 
 

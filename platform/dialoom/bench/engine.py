@@ -1,0 +1,131 @@
+"""``dialoom bench engine``: a job's output tokens a second against the same prompts given to bare vLLM at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dialoom.engine import Address, Message, Request, Sampling
+from dialoom.errors import JobError
+from dialoom.runtime.folder import RunFolder
+from dialoom.traces.read import messages as read_messages
+from dialoom.traces.read import read_table
+
+
+@dataclass(frozen=True)
+class EngineShare:
+    """Output tokens a second of a job and of bare vLLM on the same calls, from first call to last answer."""
+
+    calls: int
+    prompt_tokens: int
+    cached_share: float
+    job_output_tokens: int
+    job_s: float
+    bare_output_tokens: int
+    bare_s: float
+
+    @property
+    def job_rate(self) -> float:
+        """Output tokens a second of the job."""
+        return self.job_output_tokens / self.job_s
+
+    @property
+    def bare_rate(self) -> float:
+        """Output tokens a second of bare vLLM."""
+        return self.bare_output_tokens / self.bare_s
+
+    @property
+    def share(self) -> float:
+        """The job's rate over bare vLLM's."""
+        return self.job_rate / self.bare_rate
+
+
+def engine_share(folder: RunFolder) -> EngineShare:
+    """Measure a finished run of one vLLM engine; loads the model anew in this process. Raises JobError."""
+    import pyarrow.dataset as ds
+
+    where = ds.field("replayed") == False  # noqa: E712 - an Arrow expression
+    rows = read_table(folder.path, "calls", where=where).sort_by("sent_at").to_pylist()
+    if not rows:
+        raise JobError("no call of this run was sent to an engine", where=str(folder), hint="Bench a fresh run.")
+    started = min(r["sent_at"].timestamp() for r in rows)
+    ended = max(r["sent_at"].timestamp() + r["latency_s"] for r in rows)
+    bare_tokens, bare_s = _bare(_plugin_settings(folder), _requests(folder, rows))
+    prompt_tokens = sum(r["prompt_tokens"] for r in rows)
+    return EngineShare(
+        calls=len(rows),
+        prompt_tokens=prompt_tokens,
+        cached_share=sum(r["cached_tokens"] for r in rows) / max(1, prompt_tokens),
+        job_output_tokens=sum(r["output_tokens"] for r in rows),
+        job_s=ended - started,
+        bare_output_tokens=bare_tokens,
+        bare_s=bare_s,
+    )
+
+
+def _plugin_settings(folder: RunFolder) -> dict[str, Any]:
+    import yaml
+
+    engines = (yaml.safe_load(folder.read("job.yaml") or b"{}") or {}).get("engines") or {}
+    found = [e for e in engines.values() if e["use"] == "vllm"]
+    if len(found) != 1:
+        raise JobError(f"the run has {len(found)} vLLM engines", where=str(folder), hint="Bench a run of one.")
+    return {k: v for k, v in found[0].items() if k != "use"}
+
+
+def _requests(folder: RunFolder, rows: Sequence[dict[str, Any]]) -> list[Request]:
+    ids = [i for r in rows for i in [*(r["message_ids"] or []), r["answer_schema_id"]] if i]
+    texts = read_messages(folder.path, ids)
+    requests = []
+    for row in rows:
+        schema = row["answer_schema_id"]
+        sampling = json.loads(row["sampling"])
+        requests.append(
+            Request(
+                tuple(Message(*texts[i]) for i in row["message_ids"]),
+                Sampling(**{**sampling, "stop": tuple(sampling["stop"])}),
+                Address(row["dialogue_id"], row["turn"], row["call"]),
+                answer_schema=None if schema is None else json.loads(texts[schema][1]),
+            )
+        )
+    return requests
+
+
+def _bare(settings: dict[str, Any], requests: Sequence[Request]) -> tuple[int, float]:
+    """Output tokens and seconds of vLLM's own batch interface, all prompts at once, after a warm-up."""
+    from dialoom.engines import vllm as adapter
+
+    config = adapter.VLLMConfig.model_validate(settings)
+    llm, prompts, parameters = adapter.bare(config, requests)
+    llm.generate(prompts[:1], parameters[:1], use_tqdm=False)
+    llm.reset_prefix_cache()
+    started = time.perf_counter()
+    outputs = llm.generate(prompts, parameters, use_tqdm=False)
+    seconds = time.perf_counter() - started
+    return sum(len(o.outputs[0].token_ids) for o in outputs), seconds
+
+
+def default_job(folder: Path, n_dialogues: int) -> Path:
+    """A job file over synthetic dialogues with the default model, for a machine without data."""
+    import yaml
+
+    from dialoom.bench.data import write_data
+
+    schema, data = write_data(folder, n_dialogues, turns=(4, 6))
+    job = {
+        "name": "bench-engine",
+        "data": {"reader": "chat", "paths": [str(data)]},
+        "schema": {"path": str(schema)},
+        "methods": ["tracker"],
+        "engines": {"m": {"use": "vllm", "model": "default"}},
+        "scores": ["effort"],
+        "run": {"root": str(folder)},
+        "tracking": {"enabled": False},
+    }
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(job), encoding="utf-8")
+    return path
