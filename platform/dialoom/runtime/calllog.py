@@ -155,8 +155,10 @@ class CallLog:
 
     def write(self) -> None:
         """:meth:`flush` for programs without an event loop."""
-        buffered, self._buffer = self._buffer, []
-        self._stored(buffered, self._append(buffered))
+        buffered = self._buffer
+        offset = self._append(buffered)
+        self._buffer = []
+        self._stored(buffered, offset)
 
     def _append(self, buffered: list[tuple[bytes, bytes]]) -> int:
         if not buffered:
