@@ -5,15 +5,16 @@ A format is one module in ``dialoom.formats`` with a ``PLUGIN`` of type :class:`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from dialoom.errors import DataError
+from dialoom.errors import DataError, StorageError
 from dialoom.schema import Service
+from dialoom.state import SlotRef
 from dialoom.text import printable
 
 if TYPE_CHECKING:
@@ -57,6 +58,30 @@ class Source:
     partial: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RunTurn:
+    """One user turn of a run, for export. ``gold`` is the whole gold state, ``None`` where the turn is not labelled;
+    ``gold_services`` are the services annotated at this turn."""
+
+    turn: int
+    system_text: str
+    user_text: str
+    state: Mapping[SlotRef, str]
+    active_intents: Mapping[str, str]
+    requested: tuple[SlotRef, ...]
+    gold_services: tuple[str, ...] | None
+    gold: Mapping[SlotRef, tuple[str, ...]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDialogue:
+    """One scored dialogue of a run, for export."""
+
+    dialogue_id: str
+    turns: tuple[RunTurn, ...]
+    goal: tuple[str, ...] | None = None
+
+
 class Format(Protocol):
     """A file format of predictions."""
 
@@ -67,6 +92,9 @@ class Format(Protocol):
 
     def read(self, source: Source) -> Predictions:
         """Join predictions and gold. Raises DataError that says which dialogues and turns do not fit."""
+
+    def write(self, dialogues: Iterable[RunDialogue], declares: frozenset[str], out: Path) -> list[Path]:
+        """Write a run's predictions into the folder ``out``; returns the files."""
 
 
 @dataclass
@@ -113,6 +141,15 @@ def load_json(path: Path) -> Any:
         raise DataError(f"not valid JSON: {error.msg}", where=where, hint="Is the file complete?") from error
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def save_json(path: Path, record: Any) -> Path:
+    """Write ``record`` as JSON. Raises StorageError."""
+    try:
+        path.write_bytes(orjson.dumps(record, option=orjson.OPT_INDENT_2) + b"\n")
+    except OSError as error:
+        raise StorageError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    return path
 
 
 def expect(record: Any, kind: type, what: str, where: str) -> Any:

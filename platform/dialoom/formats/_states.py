@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dialoom.errors import DataError, DialoomError, JobError
-from dialoom.predictions import Misfits, expect, load_json
+from dialoom.metrics.compat.multiwoz import bare_name
+from dialoom.predictions import Misfits, RunTurn, expect, load_json
 
 DomainState = Mapping[str, Mapping[str, Any]]
 """Domain to slot to value; a gold value may be a list of accepted forms."""
@@ -167,6 +168,23 @@ def _frame(frame: Any) -> dict[str, Any]:
     prefix = f"{frame.service}-"
     values = [{"slot": s.removeprefix(prefix), "values": list(v)} for s, v in frame.slot_values.items()]
     return gold_frame(frame.service, values)
+
+
+def whole_states(turn: RunTurn) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, Any]] | None]:
+    """Predicted and gold state of a run's turn as domain to slot to value, slots without their domain's prefix.
+
+    A gold slot with several accepted forms has them as a list; gold is ``None`` for an unlabelled turn.
+    """
+    state: dict[str, dict[str, str]] = {}
+    for ref, value in turn.state.items():
+        state.setdefault(ref.service, {})[bare_name(ref)] = value
+    if turn.gold is None:
+        return state, None
+    gold: dict[str, dict[str, Any]] = {}
+    for ref, forms in turn.gold.items():
+        if forms:
+            gold.setdefault(ref.service, {})[bare_name(ref)] = forms[0] if len(forms) == 1 else list(forms)
+    return state, gold
 
 
 def json_object(path: Path) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dialoom.formats._states import gold_rows, json_object, looks_like, state_rows
-from dialoom.predictions import Misfits, Predictions, Source, table
+from dialoom.formats._states import gold_rows, json_object, looks_like, state_rows, whole_states
+from dialoom.predictions import Misfits, Predictions, RunDialogue, Source, save_json, table
 
 HINT = 'Each turn holds "gt" and "pr": domain to slot to text.'
 
@@ -37,6 +38,15 @@ class GtPrFormat:
                 rows.append({"dialogue_id": name, "turn": i, "user_turn": i, "gold": gold, "state": state})
         misfits.check(HINT)
         return Predictions(self.name, table(rows), {}, frozenset({"state"}), whole_state=True)
+
+    def write(self, dialogues: Iterable[RunDialogue], declares: frozenset[str], out: Path) -> list[Path]:
+        """``predictions.json``; the format has no unlabelled turns, they are left out."""
+        record: dict[str, Any] = {}
+        for dialogue in dialogues:
+            states = [whole_states(turn) for turn in dialogue.turns]
+            labelled = [(pred, gold) for pred, gold in states if gold is not None]
+            record[dialogue.dialogue_id] = {str(i): {"gt": g, "pr": p} for i, (p, g) in enumerate(labelled)}
+        return [save_json(out / "predictions.json", record)]
 
 
 def _is_dialogue(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from dialoom.formats._states import (
     looks_like,
     plain_id,
     state_rows,
+    whole_states,
 )
 from dialoom.metrics.compat.mwzeval import normal_slot
-from dialoom.predictions import Misfits, Predictions, Source, table
+from dialoom.predictions import Misfits, Predictions, RunDialogue, Source, save_json, table
 
 HINT = "Each dialogue is a list with one state a user turn: domain to slot to text."
 
@@ -50,6 +51,15 @@ class MwzevalFormat:
         goals = {g.dialogue_id: g.goal for g in gold.values() if g.goal is not None}
         return Predictions(self.name, table(rows), {}, frozenset({"state"}), True, missing, goals=goals or None)
 
+    def write(self, dialogues: Iterable[RunDialogue], declares: frozenset[str], out: Path) -> list[Path]:
+        """``predictions.json``, and gold in the same form as ``gold.json`` (``null`` for an unlabelled turn)."""
+        predictions, gold = {}, {}
+        for dialogue in dialogues:
+            states = [whole_states(turn) for turn in dialogue.turns]
+            predictions[plain_id(dialogue.dialogue_id)] = [state for state, _ in states]
+            gold[plain_id(dialogue.dialogue_id)] = [wanted for _, wanted in states]
+        return [save_json(out / "predictions.json", predictions), save_json(out / "gold.json", gold)]
+
 
 def _gold(path: Path) -> dict[str, GoldDialogue]:
     if not PLUGIN.detect(path):
@@ -57,8 +67,11 @@ def _gold(path: Path) -> dict[str, GoldDialogue]:
     misfits = Misfits(path)
     gold = {}
     for name, turns in json_object(path).items():
-        states = [gold_rows(s, "slot", misfits, name, i) for i, s in enumerate(_turns(name, turns, misfits))]
-        gold[plain_id(name)] = GoldDialogue(name, states)
+        unlabelled = {i for i, turn in enumerate(turns) if turn is None} if isinstance(turns, list) else set()
+        given = [{} if turn is None else turn for turn in turns] if unlabelled else turns
+        states = [gold_rows(s, "slot", misfits, name, i) for i, s in enumerate(_turns(name, given, misfits))]
+        labelled = [None if i in unlabelled else state for i, state in enumerate(states)]
+        gold[plain_id(name)] = GoldDialogue(name, labelled)
     misfits.check(HINT)
     return gold
 

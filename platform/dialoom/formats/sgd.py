@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dialoom.errors import DataError
-from dialoom.metrics._schema import services_from_file
-from dialoom.predictions import Misfits, Predictions, Source, expect, json_files, load_json, table
-from dialoom.schema import Service
+from dialoom.predictions import (
+    Misfits,
+    Predictions,
+    RunDialogue,
+    Source,
+    expect,
+    json_files,
+    load_json,
+    save_json,
+    table,
+)
+from dialoom.schema import NO_INTENT, Service
+from dialoom.schema_files import load_schema
 
+SIDECAR = "dialoom.json"
+DIALOGUES_A_FILE = 128
 HINT = "Each predicted dialogue needs gold's turns, utterances and services, and a frame for each gold frame."
 
 
@@ -34,7 +46,7 @@ class SgdFormat:
         if source.gold is None:
             raise DataError("gold is needed", where=str(source.predictions), hint="Name the gold folder.")
         schema_path = source.schema or _beside(source.gold)
-        schema = services_from_file(schema_path)
+        schema = load_schema(schema_path).services
         gold = load_dialogues(source.gold)
         predicted = load_dialogues(source.predictions)
         misfits = Misfits(source.predictions)
@@ -45,9 +57,52 @@ class SgdFormat:
                 continue
             rows += _rows(dialogue_id, gold[dialogue_id], dialogue, schema, misfits, source.partial)
         misfits.check(HINT)
-        declares = frozenset({"state", "intent", "requested_slots", "slot_spans"})
+        declares = _declared(source.predictions)
         missing = tuple(d for d in gold if d not in predicted)
         return Predictions(self.name, table(rows, spans=True), schema, declares, whole_state=False, missing=missing)
+
+    def write(self, dialogues: Iterable[RunDialogue], declares: frozenset[str], out: Path) -> list[Path]:
+        """``dialogues_NNN.json`` of 128 dialogues each, and ``dialoom.json``, which says the outputs that are
+        predicted.
+
+        The system turn after the last user turn is not in the traces and so not written; nothing is scored in it.
+        """
+        written, waiting = [save_json(out / SIDECAR, {"declares": sorted(declares)})], []
+        for dialogue in dialogues:
+            waiting.append(_record(dialogue))
+            if len(waiting) == DIALOGUES_A_FILE:
+                written.append(save_json(out / f"dialogues_{len(written):03d}.json", waiting))
+                waiting = []
+        if waiting:
+            written.append(save_json(out / f"dialogues_{len(written):03d}.json", waiting))
+        return written
+
+
+def _record(dialogue: RunDialogue) -> dict[str, Any]:
+    turns: list[dict[str, Any]] = []
+    held: dict[str, None] = {}
+    for turn in dialogue.turns:
+        if turn.turn > len(turns):
+            turns.append({"speaker": "SYSTEM", "utterance": turn.system_text, "frames": []})
+        held |= dict.fromkeys(turn.gold_services or ()) | dict.fromkeys(ref.service for ref in turn.state)
+        frames = []
+        for service in held:
+            values = {ref.slot: [value] for ref, value in turn.state.items() if ref.service == service}
+            requested = [ref.slot for ref in turn.requested if ref.service == service]
+            intent = turn.active_intents.get(service, NO_INTENT)
+            state = {"active_intent": intent, "requested_slots": requested, "slot_values": values}
+            frames.append({"service": service, "state": state})
+        turns.append({"speaker": "USER", "utterance": turn.user_text, "frames": frames})
+    return {"dialogue_id": dialogue.dialogue_id, "turns": turns}
+
+
+def _declared(path: Path) -> frozenset[str]:
+    """The outputs that a folder predicts: all, unless its sidecar says otherwise."""
+    sidecar = (path if path.is_dir() else path.parent) / SIDECAR
+    if not sidecar.is_file():
+        return frozenset({"state", "intent", "requested_slots", "slot_spans"})
+    record = expect(load_json(sidecar), dict, "the file", str(sidecar))
+    return frozenset(expect(record.get("declares"), list, "declares", str(sidecar)))
 
 
 def _beside(gold: Path) -> Path:
@@ -82,10 +137,11 @@ def _rows(
     partial: bool,
 ) -> list[dict[str, Any]]:
     gold_turns, pred_turns = gold["turns"], predicted["turns"]
-    if len(pred_turns) > len(gold_turns) or (len(pred_turns) < len(gold_turns) and not partial):
+    given, wanted = _user_turns(pred_turns), _user_turns(gold_turns)
+    if len(pred_turns) > len(gold_turns) or (given < wanted and not partial):
         misfits.add(dialogue_id, None, f"{len(pred_turns)} turns, gold has {len(gold_turns)}")
         return []
-    if set(predicted.get("services", ())) != set(gold.get("services", ())):
+    if "services" in predicted and set(predicted["services"]) != set(gold.get("services", ())):
         misfits.add(dialogue_id, None, f"services {predicted.get('services')}, gold has {gold.get('services')}")
     rows: list[dict[str, Any]] = []
     state: dict[str, dict[str, str]] = {}
@@ -96,16 +152,23 @@ def _rows(
         if turn.get("speaker") != "USER":
             continue
         frames = {f.get("service"): f for f in guess.get("frames", ())}
+        for service, frame in frames.items():
+            if service in schema and _fits(dialogue_id, i, service, frames, schema, misfits):
+                state[service] = {slot: forms[0] for slot, forms in frame["state"]["slot_values"].items()}
         used = {}
         for frame in turn["frames"]:
-            if not _fits(dialogue_id, i, frame["service"], frames, schema, misfits):
-                continue
-            used[frame["service"]] = frames[frame["service"]]
-            values = used[frame["service"]]["state"].get("slot_values", {})
-            state[frame["service"]] = {slot: forms[0] for slot, forms in values.items()}
+            service = frame["service"]
+            if service in state and service in frames:
+                used[service] = frames[service]
+            elif service not in frames or service not in schema:
+                _fits(dialogue_id, i, service, frames, schema, misfits)
         gold_frames = [f for f in turn["frames"] if f["service"] in used]
         rows.append(_row(dialogue_id, i, len(rows), turn, gold_frames, guess, used, state, schema))
     return rows
+
+
+def _user_turns(turns: list[dict[str, Any]]) -> int:
+    return sum(turn.get("speaker") == "USER" for turn in turns)
 
 
 def _fits(
@@ -123,7 +186,7 @@ def _fits(
         misfits.add(dialogue_id, turn, f"no frame for service {service}")
         return False
     state = frames[service].get("state")
-    values = state.get("slot_values", {}) if isinstance(state, dict) else None
+    values = state.get("slot_values") if isinstance(state, dict) else None
     if not isinstance(values, dict):
         misfits.add(dialogue_id, turn, f"the frame of {service} has no state with slot_values")
         return False

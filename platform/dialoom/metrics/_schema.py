@@ -1,13 +1,11 @@
-"""Services from plain records: SGD's service-definition JSON, and what ``Schema.to_records`` gives."""
+"""Services from what ``Schema.to_records`` gave, as ``run.json`` keeps it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from dialoom.errors import DataError
-from dialoom.predictions import expect, load_json
 from dialoom.schema import Intent, Service, Slot, SlotType
 
 
@@ -17,11 +15,6 @@ def services_from_records(records: Iterable[Mapping[str, Any]], where: str = "")
     Raises DataError where a record has no name, or a slot does not say its name.
     """
     return {service.name: service for service in (_service(r, where) for r in records)}
-
-
-def services_from_file(path: Path) -> dict[str, Service]:
-    """Services of an SGD-style ``schema.json``."""
-    return services_from_records(expect(load_json(path), list, "a schema file", str(path)), str(path))
 
 
 def _service(record: Any, where: str) -> Service:

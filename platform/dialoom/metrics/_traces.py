@@ -17,6 +17,8 @@ from dialoom.metrics._build import NUMBERS, build
 from dialoom.metrics._input import ScoreInput
 from dialoom.metrics._schema import services_from_records
 from dialoom.outcome import Outcome
+from dialoom.traces.migrate import check_version, upgraded
+from dialoom.traces.tables import VERSION
 
 KEY = ("dialogue_id", "method", "cell", "trial")
 TURN_COLUMNS = (
@@ -64,24 +66,28 @@ def trace_files(run_dir: Path, table: str) -> list[Path]:
 
 
 def read_table(run_dir: Path, table: str, columns: Sequence[str]) -> pa.Table:
-    """Columns of a trace table, all files together; a column that older files lack is left out."""
+    """Columns of a trace table, all files together, in the form of this version; an absent column is left out."""
     import pyarrow.parquet as pq
 
     parts = []
     for file in trace_files(run_dir, table):
         try:
-            known = pq.read_schema(file).names
-            parts.append(pq.read_table(file, columns=[c for c in columns if c in known], partitioning=None))
+            schema = pq.read_schema(file)
+            if check_version(schema) == VERSION:
+                known = [c for c in columns if c in schema.names]
+                parts.append(pq.read_table(file, columns=known, partitioning=None))
+            else:
+                parts.append(upgraded(table, pq.read_table(file, partitioning=None)).select(list(columns)))
         except (pa.ArrowException, OSError) as error:
             raise StorageError(f"cannot be read: {error}", where=str(file), hint="Is the file whole?") from error
     return pa.concat_tables(parts, promote_options="default")
 
 
-def read_units(run_dir: Path) -> list[Units]:
-    """Every (method, cell) of a run, in the order of first appearance."""
+def read_units(run_dir: Path, columns: Sequence[str] = TURN_COLUMNS) -> list[Units]:
+    """Every (method, cell) of a run, in the order of first appearance, with the named columns of its turns."""
     dialogues = read_table(run_dir, "dialogues", [*KEY, "outcome", "extra"])
     goals = _goals(dialogues)
-    turns = read_table(run_dir, "turns", TURN_COLUMNS)
+    turns = read_table(run_dir, "turns", columns)
     groups: dict[tuple[str, str], list[tuple[str, int, str]]] = {}
     for row in _rows(dialogues, [*KEY, "outcome"]):
         groups.setdefault((row[1], row[2]), []).append((row[0], row[3], row[4]))
