@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,17 @@ def names(kind: str) -> list[str]:
     built_in = {
         m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_") and _offers(kind, m)
     }
-    return sorted(built_in | {e.name for e in entry_points(group=f"dialoom.{kind}")})
+    return sorted(built_in | {e.name for e in _entries(kind)})
+
+
+def _entries(kind: str) -> tuple[EntryPoint, ...]:
+    """The entry points of ``kind``. Reading them takes milliseconds, so they are read once for each ``sys.path``."""
+    return _entries_on(kind, tuple(sys.path))
+
+
+@lru_cache(maxsize=64)
+def _entries_on(kind: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=f"dialoom.{kind}"))
 
 
 def _offers(kind: str, module: pkgutil.ModuleInfo) -> bool:
@@ -44,7 +56,7 @@ def find(kind: str, name: str) -> Any:
     """
     if ":" in name:
         return _imported(name)
-    for entry in entry_points(group=f"dialoom.{kind}"):
+    for entry in _entries(kind):
         if entry.name == name:
             return _loaded(f"{entry.name} = {entry.value}", entry.load)
     if name.isidentifier() and not name.startswith("_") and importlib.util.find_spec(f"dialoom.{kind}.{name}"):

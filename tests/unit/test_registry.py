@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,15 @@ def test_did_you_mean() -> None:
     assert registry.did_you_mean("vlm", ["openai", "vllm"]) == "Did you mean 'vllm'? Allowed: openai, vllm."
     assert registry.did_you_mean("zzz", ["openai", "vllm"]) == "Allowed: openai, vllm."
     assert registry.did_you_mean("zzz", []) == ""
+
+
+def test_entry_points_are_read_once_for_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry_point(tmp_path, monkeypatch, "PLUGIN = 'mine'\n")
+    registry.find("engines", "mine")
+    started = time.perf_counter()
+    for _ in range(100):
+        registry.find("engines", "mine")
+    assert time.perf_counter() - started < 0.1  # reading them takes milliseconds each time
+    monkeypatch.setattr("sys.path", [p for p in importlib.import_module("sys").path if p != str(tmp_path)])
+    with pytest.raises(JobError, match="no engine is named 'mine'"):
+        registry.find("engines", "mine")
