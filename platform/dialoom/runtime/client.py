@@ -210,7 +210,7 @@ class EngineClient:
         if self.draining.is_set():
             raise Interrupted("the run is stopping; this call was not sent again")
         self.counts.retries += 1
-        wait_s = self._backoff_s * 2 ** (attempt - 1) * (0.5 + self._random.random())
+        wait_s = self._backoff_s * 2.0 ** min(attempt - 1, 30) * (0.5 + self._random.random())
         if isinstance(error, EngineBusy) and error.retry_after_s is not None:
             wait_s = error.retry_after_s
         wait_s = min(wait_s, LONGEST_WAIT_S)

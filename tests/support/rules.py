@@ -1,0 +1,23 @@
+"""Rules for the scripted engine."""
+
+from __future__ import annotations
+
+from dialoom.engine import Request
+
+
+def echo(request: Request) -> str:
+    """The last message, twice. Depends on the messages alone."""
+    return request.messages[-1].content * 2
+
+
+echo.addressed = False  # type: ignore[attr-defined]
+
+
+def nasty(request: Request) -> str:
+    """What a model may come up with: NUL, emoji, half a surrogate, terminal escapes."""
+    return "\0 😀 \ud800 \x1b[2J " + request.messages[-1].content[-8:]
+
+
+def broken(request: Request) -> str:
+    """A rule with a bug."""
+    raise ZeroDivisionError(f"broken on purpose: {len(request.messages)}")
