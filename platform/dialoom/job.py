@@ -150,7 +150,7 @@ class Job(_Part):
     engines: dict[Name, EngineEntry] = Field(min_length=1)
     roles: dict[str, str] = {}
     """Role to engine name; a job with one engine needs none."""
-    trials: Count = 1
+    trials: int = Field(default=1, ge=1, le=10_000)
     """Repeats of every unit."""
     seed: int = Field(default=0, ge=0, le=MOST)
     """Seed of everything that draws."""
