@@ -100,6 +100,8 @@ class RunConfig(_Part):
     """Tries of one call before its unit ends as ``infrastructure``."""
     backoff_s: float = Field(default=0.5, ge=0)
     """First wait before a retry; doubled each time, at most 60 s."""
+    ray_metrics: bool = False
+    """Publish the live figures as Ray metrics, for a cluster's dashboards."""
     reuse: tuple[str, ...] = ()
     """Run folders whose recorded calls may answer this run's."""
 

@@ -128,8 +128,10 @@ def _run_killed(
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        if rng.random() < 0.8:
+            _wait_for_calls(process, Path(env["DIALOOM_BENCH_COUNT"]))
         while process.poll() is None and left:
-            time.sleep(rng.uniform(0.2, 3.0))
+            time.sleep(rng.uniform(0.05, 1.5))
             target = rng.choice(list(targets))
             if process.poll() is None and _kill(process.pid, target, rng):
                 left -= 1
@@ -139,6 +141,13 @@ def _run_killed(
             return
         if result.starts > kills + 20:
             raise RuntimeError(f"the killed job does not end: exit status {status} at start {result.starts}")
+
+
+def _wait_for_calls(process: subprocess.Popen[bytes], count: Path) -> None:
+    """Until this start sends calls, so that most kills fall into work and not into the start."""
+    before = count.stat().st_size if count.exists() else 0
+    while process.poll() is None and (count.stat().st_size if count.exists() else 0) == before:
+        time.sleep(0.05)
 
 
 def _kill(driver: int, target: str, rng: random.Random) -> bool:

@@ -30,14 +30,20 @@ def _show(title: str, results: Sequence[Any], json: Path | None, extra: Sequence
     from dialoom.run import versions
 
     records = [asdict(r) | {name: getattr(r, name) for name in extra} for r in results]
-    names = list(records[0])
-    rows = table(title, *names, right=tuple(names[1:]))
-    for record in records:
-        rows.add_row(*(f"{v:,.4g}" if isinstance(v, float) else str(v) for v in record.values()))
+    columns = [f"run {i + 1}" for i in range(len(records))] if len(records) > 1 else ["value"]
+    rows = table(title, "figure", *columns, right=tuple(columns))
+    for name in records[0]:
+        rows.add_row(name, *(_shown(record[name]) for record in records))
     out.print(rows)
     if json is not None:
         whole = {"bench": title, "machine": machine(), "versions": versions(), "results": records}
         json.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {v}" for k, v in sorted(value.items()))
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
 def machine() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from dialoom.runtime.index import Index
 from dialoom.runtime.limits import Limits
 from dialoom.runtime.plan import Plan
 from dialoom.runtime.progress import Progress
+from dialoom.runtime.ray_metrics import RayMetrics
 from dialoom.runtime.suspects import Suspects
 from dialoom.runtime.worker import Lease, Report, Worker
 from dialoom.unit import UnitKey
@@ -107,12 +108,15 @@ class Driver:
         self.stop(Ending.INTERRUPTED)
 
     async def _watch(self) -> None:
+        publish = RayMetrics(self._plan.name) if self._plan.options.run.ray_metrics else None
         while True:
             progress = self.progress
             progress.skipped = self._feed.skipped
             progress.total = self._feed.units_read - self._feed.skipped if self._feed.ended else None
             progress.sample()
             self._observe(progress)
+            if publish is not None:
+                publish(progress)
             if progress.phase == "running" and (reached := self._limits.reached(progress, time.monotonic())):
                 self.stop(*reached)
             await asyncio.sleep(0.25)
@@ -129,22 +133,35 @@ class Driver:
                 max_concurrency=1000,
                 num_cpus=spec.resources.get("num_cpus", 0),
                 num_gpus=spec.resources.get("num_gpus", 0),
+                scheduling_strategy="SPREAD",
             )
             self._hosts[name] = [
                 actor.remote(spec.use, dict(spec.settings), i, spec.in_flight) for i in range(spec.replicas)
             ]
-        started = {
-            name: asyncio.gather(*(self._ready(name, i, host) for i, host in enumerate(hosts)))
-            for name, hosts in self._hosts.items()
-        }
-        stop: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
-        everything: asyncio.Future[Any] = asyncio.gather(*started.values())
-        await asyncio.wait([stop, everything], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.gather(*(self._first_ready(name, hosts) for name, hosts in self._hosts.items()))
+
+    async def _first_ready(self, name: str, hosts: list[Any]) -> None:
+        """Wait for the first replica; the others join when they are there. Raises the error of the last that fails."""
+        found = self.engines.setdefault(name, [])
+        waiting = {asyncio.ensure_future(self._ready(name, i, host)) for i, host in enumerate(hosts)}
+        stop = asyncio.ensure_future(self._stopping.wait())
+        while waiting:
+            done, _ = await asyncio.wait([stop, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            waiting -= done
+            good = [t for t in done if t is not stop and t.exception() is None]
+            bad = [t for t in done if t is not stop and t.exception() is not None]
+            found += [t.result() for t in good]
+            for task in bad:
+                self.progress.trouble = str(task.exception())
+            if good or stop in done:
+                break
+            if not waiting:
+                await bad[0]  # raises
         stop.cancel()
-        if everything.done():
-            self.engines = dict(zip(started, everything.result(), strict=True))
-        else:
-            everything.cancel()
+        for task in waiting:
+            task.add_done_callback(
+                lambda t: found.append(t.result()) if not t.cancelled() and not t.exception() else None
+            )
 
     async def _ready(self, name: str, number: int, host: Any) -> dict[str, Any]:
         from ray.exceptions import RayError
@@ -165,7 +182,7 @@ class Driver:
 
         slot.name = f"w{slot.number}-{uuid.uuid4().hex[:6]}"
         slot.held = {}
-        options = {"max_restarts": 0, "max_concurrency": 16, "num_cpus": 0}
+        options = {"max_restarts": 0, "max_concurrency": 16, "num_cpus": 0, "scheduling_strategy": "SPREAD"}
         actor = (
             ray.remote(Worker)
             .options(**options)

@@ -112,15 +112,15 @@ class Feed:
 
     def _add(self, item: Dialogue | BadInput) -> None:
         self.read += 1
+        dialogue_id = storable(item.dialogue_id)
+        if not self._index.first_seen(dialogue_id, bad=isinstance(item, BadInput)):
+            item = self._repeated(item, dialogue_id)
+            dialogue_id = item.dialogue_id
         body: bytes | BadInput
         if isinstance(item, Dialogue):
             content_hash, body, weight = item.content_hash(), item.to_json(), sum(len(t.text) for t in item.turns)
-            source = item.source
         else:
-            content_hash, body, weight, source = item.content_hash or storable(item.what), item, 0, item.where
-        dialogue_id = storable(item.dialogue_id)
-        if not self._index.first_seen(dialogue_id):
-            body, dialogue_id, content_hash = self._repeated(dialogue_id, source, content_hash)
+            content_hash, body, weight = item.content_hash or storable(item.what), item, 0
         units = self._plan.units(dialogue_id)
         self.units_read += len(units)
         owed = self._index.owed(units, content_hash)
@@ -132,17 +132,20 @@ class Feed:
             self._bytes += len(body)
         heapq.heappush(self._window, (-weight, next(self._numbers), body, content_hash, tuple(owed)))
 
-    def _repeated(self, dialogue_id: str, source: str, content_hash: str) -> tuple[BadInput, str, str]:
-        """A dialogue whose id was there before: a row of its own, under an id that says so."""
-        for number in itertools.count(2):
-            new_id = f"{dialogue_id}~{number}"
-            if self._index.first_seen(new_id):
-                break
-        bad = BadInput(
+    def _repeated(self, item: Dialogue | BadInput, dialogue_id: str) -> Dialogue | BadInput:
+        """``item``, whose id was read before, under a free id that says so (``id~2``).
+
+        A dialogue is run if only bad records had its id, and is a bad input else. A bad record keeps its own fault.
+        """
+        bad = isinstance(item, BadInput) or not self._index.first_good(dialogue_id)
+        numbered = (f"{dialogue_id}~{number}" for number in itertools.count(2))
+        new_id = next(name for name in numbered if self._index.first_seen(name, bad=bad))
+        if isinstance(item, BadInput) or not bad:
+            return replace(item, dialogue_id=new_id)
+        return BadInput(
             new_id,
-            source,
+            item.source,
             f"dialogue id '{dialogue_id}' was read before",
             "Give every dialogue its own id; this one was not run.",
-            content_hash,
+            item.content_hash(),
         )
-        return bad, new_id, content_hash

@@ -14,13 +14,15 @@ from typing import Any
 
 import orjson
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
 
 import dialoom
 from dialoom import registry
 from dialoom.engine import EngineIdentity
-from dialoom.errors import JobError
+from dialoom.errors import EngineError, JobError
 from dialoom.job import EngineEntry, Job, MethodEntry, plugin_settings
 from dialoom.schema import Schema
+from dialoom.text import printable
 from dialoom.unit import UnitKey
 from dialoom.yaml_file import YamlFile
 
@@ -134,12 +136,26 @@ def _digest(tree: Any) -> str:
     return hashlib.blake2b(orjson.dumps(tree, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
+def _check_writable(identity: Mapping[str, Any]) -> None:
+    """Raises JobError for a setting that no JSON can hold: a number of over 64 bits, half a surrogate pair."""
+    for name, value in flat(identity):
+        try:
+            orjson.dumps(value)
+        except TypeError as error:
+            raise JobError(f"{name}: {printable(repr(value), 60)} cannot be recorded: {error}") from error
+
+
 def located(path: str, base: Path) -> str:
     """``path`` with environment variables filled in, relative ones from ``base``. Raises JobError for an unset one."""
     filled = os.path.expandvars(path)
     if "$" in filled:
         raise JobError(f"'{path}' names an environment variable that is not set", hint="Set it, or write the path out.")
-    return filled if "://" in filled else str(Path(base, Path(filled).expanduser()))
+    if "\0" in filled:
+        raise JobError(f"'{path}' is no path: it holds a null character")
+    try:
+        return filled if "://" in filled else str(Path(base, Path(filled).expanduser()))
+    except RuntimeError as error:
+        raise JobError(f"'{path}' names no home folder", hint="Write the path out.") from error
 
 
 def make_plan(job: Job, file: YamlFile) -> Plan:
@@ -158,6 +174,8 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
             )
         variants.append(variant)
         prompts.update({f"{variant.method}/{name}": text for name, text in texts.items()})
+    _check_roles(job, file, variants)
+    _check_reuse(job, file)
     identity = {
         "code": dialoom.__version__,
         "schema": schema.digest,
@@ -168,7 +186,9 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
         "trials": job.trials,
         "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens", "unit_s"}),
     }
-    resolved = job.model_dump(mode="json", by_alias=True)
+    _check_writable(identity)
+    with placed(file, "data", "options"):
+        resolved = _dumped(job)
     resolved["data"]["paths"] = paths
     resolved["schema"]["path"] = located(job.domain.path, base)
     resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
@@ -177,11 +197,40 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     return Plan(job.name, tuple(variants), engines, schema, seen, resolved, identity, prompts)
 
 
+def _dumped(job: Job) -> dict[str, Any]:
+    try:
+        return job.model_dump(mode="json", by_alias=True)
+    except PydanticSerializationError as error:
+        raise JobError(
+            f"holds what cannot be recorded: {error}", hint="Use texts, numbers, lists, mappings."
+        ) from error
+
+
+def _check_roles(job: Job, file: YamlFile, variants: list[Variant]) -> None:
+    """Raises JobError for a role that no method of the job calls: a slip that would go unnoticed."""
+    called = sorted({role for v in variants for role in v.roles})
+    for role in job.roles:
+        if role not in called:
+            hint = registry.did_you_mean(role, called)
+            raise JobError(f"no method of this job calls a role '{role}'", where=file.where(("roles", role)), hint=hint)
+
+
+def _check_reuse(job: Job, file: YamlFile) -> None:
+    """Raises JobError for a folder to reuse that holds no calls."""
+    for i, run in enumerate(job.run.reuse):
+        if "://" not in run and not Path(run, "calls").is_dir():
+            hint = f"Name a run folder; seen from {Path.cwd()}."
+            raise JobError(f"'{run}' holds no recorded calls", where=file.where(("run", "reuse", i)), hint=hint)
+
+
 @contextlib.contextmanager
 def placed(file: YamlFile, *path: str | int) -> Iterator[None]:
-    """Errors that name no place get the line of a field of the job file."""
+    """Errors that name no place get the line of a field of the job file; an engine's become errors of the job."""
     try:
         yield
+    except EngineError as error:
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        raise JobError(what, where=file.where(path), hint=error.hint) from error
     except JobError as error:
         if error.where:
             raise
@@ -219,12 +268,15 @@ def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> Engine
     for key in ("answers", "model", "run"):
         value = settings.get(key)
         if isinstance(value, str) and (value.startswith((".", "~", "$")) or (key != "model" and value)):
-            settings[key] = located(value, base)
+            with placed(file, "engines", name, key):
+                settings[key] = located(value, base)
     config = plugin.config.model_validate(settings)
+    with placed(file, "engines", name):
+        identity = plugin.create(config, replica=0).identity
     return EngineSpec(
         use=entry.use,
         settings=settings,
-        identity=plugin.create(config, replica=0).identity,
+        identity=identity,
         replicas=plugin.replicas(config),
         in_flight=plugin.in_flight(config),
         hosted=plugin.hosted(config),
@@ -252,7 +304,8 @@ def _variant(entry: MethodEntry, job: Job, file: YamlFile, i: int, schema: Schem
                 f"role '{role}' names no engine of this job: '{name}'", where=file.where(("roles", role)), hint=hint
             )
         roles[role] = name
-    plugin.create(config, schema)
+    with placed(file, "methods", i):
+        plugin.create(config, schema)
     variant = Variant(
         use=entry.use,
         settings=_settings(config),

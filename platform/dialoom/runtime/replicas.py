@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -96,12 +96,16 @@ class LocalReplica:
 
 
 class HostedReplica:
-    """An engine in an actor (:class:`dialoom.runtime.host.EngineHost`), possibly on another machine."""
+    """An engine in an actor (:class:`dialoom.runtime.host.EngineHost`), possibly on another machine.
+
+    It joins when the actor is ready and leaves when it is lost: a replica whose node comes later, or goes, costs
+    nothing but its share of the work.
+    """
 
     def __init__(self, name: str, actor: Any, worker: str) -> None:
         self.name = name
         self.load = 0
-        self.up = True
+        self.up = False
         self.failed: EngineError | None = None
         self._actor = actor
         self._worker = worker
@@ -112,7 +116,12 @@ class HostedReplica:
         self._sending = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._revived = asyncio.Event()
-        self._revived.set()
+        self._background(self._revive())
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def generate(self, request: Request) -> Response:
         if not self.up:
@@ -136,9 +145,7 @@ class HostedReplica:
         self._sending = False
         batch, self._outbox = self._outbox, []
         if batch or (self._waiting and not self._polls):
-            task = asyncio.get_running_loop().create_task(self._exchange(batch))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background(self._exchange(batch))
 
     async def _exchange(self, batch: list[tuple[int, Request]]) -> None:
         from ray.exceptions import RayError
@@ -173,23 +180,24 @@ class HostedReplica:
         if self.up:
             self.up = False
             self._revived.clear()
-            task = asyncio.get_running_loop().create_task(self._revive())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background(self._revive())
 
     async def _revive(self) -> None:
-        from ray.exceptions import RayError
+        from ray.exceptions import ActorUnavailableError, RayError
 
-        for _ in range(RESTARTS):
+        failures = 0
+        while not self.up and self.failed is None:
+            asked = time.monotonic()
             try:
                 await self._actor.ready.remote()
                 self.up = True
-                break
             except RayError as error:
-                last = first_line(error)
+                # At once unavailable: it is being restarted or its node is away, which is no failed start.
+                failures += not isinstance(error, ActorUnavailableError) or time.monotonic() - asked > 1.0
+                if failures >= RESTARTS:
+                    what = f"does not start again after {RESTARTS} tries: {first_line(error)}"
+                    self.failed = EngineError(what, where=self.name)
                 await asyncio.sleep(0.5)
-        else:
-            self.failed = EngineError(f"does not start again after {RESTARTS} tries: {last}", where=self.name)
         self._revived.set()
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
