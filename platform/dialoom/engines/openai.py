@@ -22,6 +22,7 @@ from dialoom.engine import EngineConfig, EngineIdentity, Request, Response
 from dialoom.engines._http_errors import Failure, body_failure, engine_error, read_failure, unknown_model
 from dialoom.engines._thinking import split_thinking
 from dialoom.errors import EngineBusy, EngineDown, EngineError, EngineRefused, RequestRefused, SchemaError
+from dialoom.text import storable
 from dialoom.usage import Usage
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class OpenAIEngine:
         config, sampling = self._config, request.sampling
         body: dict[str, Any] = {
             "model": config.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": [{"role": m.role, "content": storable(m.content)} for m in request.messages],
             "temperature": sampling.temperature,
             config.max_tokens_field: sampling.max_tokens,
         }
