@@ -113,7 +113,7 @@ class Feed:
     def _add(self, item: Dialogue | BadInput) -> None:
         self.read += 1
         dialogue_id = storable(item.dialogue_id)
-        if not self._index.first_seen(dialogue_id, bad=isinstance(item, BadInput)):
+        if not self._index.first_seen(dialogue_id, good=isinstance(item, Dialogue)):
             item = self._repeated(item, dialogue_id)
             dialogue_id = item.dialogue_id
         body: bytes | BadInput
@@ -135,12 +135,13 @@ class Feed:
     def _repeated(self, item: Dialogue | BadInput, dialogue_id: str) -> Dialogue | BadInput:
         """``item``, whose id was read before, under a free id that says so (``id~2``).
 
-        A dialogue is run if only bad records had its id, and is a bad input else. A bad record keeps its own fault.
+        A dialogue is run if no other that could be read had its id, and is a bad input else. A bad record keeps its
+        own fault.
         """
-        bad = isinstance(item, BadInput) or not self._index.first_good(dialogue_id)
+        runs = isinstance(item, Dialogue) and self._index.first_good(dialogue_id)
         numbered = (f"{dialogue_id}~{number}" for number in itertools.count(2))
-        new_id = next(name for name in numbered if self._index.first_seen(name, bad=bad))
-        if isinstance(item, BadInput) or not bad:
+        new_id = next(name for name in numbered if self._index.first_seen(name, good=False))
+        if runs or isinstance(item, BadInput):
             return replace(item, dialogue_id=new_id)
         return BadInput(
             new_id,

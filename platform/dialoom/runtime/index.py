@@ -28,7 +28,7 @@ class Index:
             PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-4096;
             CREATE TABLE unit (dialogue_id TEXT, method TEXT, cell TEXT, trial INT, hash TEXT, outcome TEXT,
                 PRIMARY KEY (dialogue_id, method, cell, trial)) WITHOUT ROWID;
-            CREATE TABLE seen (dialogue_id TEXT PRIMARY KEY, bad INT) WITHOUT ROWID;
+            CREATE TABLE seen (dialogue_id TEXT PRIMARY KEY, good INT) WITHOUT ROWID;
             BEGIN;
             """
         )
@@ -38,14 +38,15 @@ class Index:
         self._db.close()
         self._folder.cleanup()
 
-    def first_seen(self, dialogue_id: str, *, bad: bool) -> bool:
-        """Whether this id comes up for the first time in this read; remembers it, and whether a bad record has it."""
-        cursor = self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (dialogue_id, bad))
+    def first_seen(self, dialogue_id: str, *, good: bool) -> bool:
+        """Whether this id comes up for the first time in this read. Remembers it, and whether a dialogue that could be
+        read has it as its own."""
+        cursor = self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (dialogue_id, good))
         return cursor.rowcount == 1
 
     def first_good(self, dialogue_id: str) -> bool:
-        """Whether only bad records had this id, which was seen before; from now on a good one has it."""
-        cursor = self._db.execute("UPDATE seen SET bad=0 WHERE dialogue_id=? AND bad=1", (dialogue_id,))
+        """Whether an id that was seen before now comes up with a dialogue that can be read for the first time."""
+        cursor = self._db.execute("UPDATE seen SET good=1 WHERE dialogue_id=? AND NOT good", (dialogue_id,))
         return cursor.rowcount == 1
 
     def record(self, units: Iterable[tuple[UnitKey, str, Outcome]]) -> None:
