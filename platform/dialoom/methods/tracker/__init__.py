@@ -24,7 +24,7 @@ class TrackerPlugin:
 
     def prompts(self, config: TrackerConfig) -> Mapping[str, str]:
         """Every prompt text by file name."""
-        return all_prompts(config)
+        return all_prompts(config.protocol)
 
 
 PLUGIN = TrackerPlugin()

@@ -178,13 +178,13 @@ def outcome_of(episode: Episode, result: TurnResult, *, loop: bool) -> Outcome:
     return _OUTCOMES[episode.end]
 
 
-def all_prompts(config: TrackerConfig) -> Mapping[str, str]:
-    """Every prompt text by file name, for the digest and the artefacts."""
+def all_prompts(protocol: str) -> Mapping[str, str]:
+    """Every prompt text by file name, with those of one action protocol: for the digest and the artefacts."""
     from dialoom.methods.tracker.scene import PROMPTS
     from dialoom.prompt_files import read_prompts
     from dialoom.protocols._forms import FOLDER
 
-    protocol_name = registry.find("protocols", config.protocol).name
-    own = {f"tracker/{name}.txt": text for name, text in read_prompts(PROMPTS).items()}
-    forms = {f"protocols/{n}.txt": t for n, t in read_prompts(FOLDER).items() if n.endswith(f"/{protocol_name}")}
+    name = registry.find("protocols", protocol).name
+    own = {f"tracker/{file}.txt": text for file, text in read_prompts(PROMPTS).items()}
+    forms = {f"protocols/{f}.txt": t for f, t in read_prompts(FOLDER).items() if f.endswith(f"/{name}")}
     return own | forms

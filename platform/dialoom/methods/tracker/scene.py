@@ -9,11 +9,12 @@ from pathlib import Path
 from dialoom.engine import Message
 from dialoom.methods.tracker.catalog import Catalog, IntentRef, SlotTable
 from dialoom.methods.tracker.config import TrackerConfig
+from dialoom.methods.tracker.definitions import intents_text, slots_text
 from dialoom.methods.tracker.tools import CLASSIFY, RESOLVE, SEARCH, offered_tools
 from dialoom.methods.tracker.validator import Rules, Validator
 from dialoom.prompt_files import entries, fill, read_prompts
 from dialoom.protocol import Action, ActionProtocol, Form
-from dialoom.schema import Schema, Slot
+from dialoom.schema import Schema
 from dialoom.state import BeliefState
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -53,9 +54,9 @@ class Scene:
         key = ("intents", can_search)
         step = self._steps.get(key)
         if step is None:
-            parts = [self._head, self._intents()]
+            parts = [self._head, intents_text(self.catalog, self.step_texts)]
             if self._config.definitions == "whole":
-                parts.append(self._slots(self.catalog.slots))
+                parts.append(slots_text(self.catalog, self.catalog.slots, self.step_texts))
             tools = [CLASSIFY, SEARCH] if can_search else [CLASSIFY]
             step = self._steps[key] = self._step(parts, tools, self.catalog.slots)
         return step
@@ -73,12 +74,12 @@ class Scene:
         step = self._steps.get(key)
         if step is None:
             table = self._table(confirmed)
+            whole = self._config.definitions == "whole"
+            shown = self.catalog.slots if whole else table
             parts = [self._head]
-            if self._config.definitions == "whole":
-                parts += [self._intents(), self._slots(self.catalog.slots)]
-            else:
-                parts += [self._intents()] if can_go_back else []
-                parts.append(self._slots(table))
+            if whole or can_go_back:
+                parts.append(intents_text(self.catalog, self.step_texts))
+            parts.append(slots_text(self.catalog, shown, self.step_texts))
             tools = [RESOLVE, *([SEARCH] if can_search else []), *([CLASSIFY] if can_go_back else [])]
             step = self._steps[key] = self._step(parts, tools, table, can_copy=can_copy)
         return step
@@ -116,32 +117,6 @@ class Scene:
             more.append(words["more.deletes"])
         shown = self._protocol.instructions(list(tools.values()), self.language, thought=config.thought)
         return fill(self._system, tools="\n".join(lines), more="\n".join([*more, ""]), form=shown)
-
-    def _intents(self) -> str:
-        labels, catalog, words = self.catalog.intent_labels, self.catalog, self.step_texts
-        lines = [words["intents"]]
-        for ref, label in labels.items():
-            description = catalog.intents[ref].description or catalog.services[ref.service].description
-            lines.append(fill(words["intent"], label=label, description=description or ref.service))
-        return "\n".join(lines)
-
-    def _slots(self, table: SlotTable) -> str:
-        words, lines, service = self.step_texts, list[str](), ""
-        for ref, slot in table.slots.items():
-            if ref.service != service:
-                service = ref.service
-                description = self.catalog.services[service].description
-                lines.append(
-                    fill(words["slots" if description else "slots.plain"], service=service, description=description)
-                )
-            values = self._values(slot)
-            lines.append(fill(words["slot"], label=table.labels[ref], description=slot.description, values=values))
-        return "\n".join(lines)
-
-    def _values(self, slot: Slot) -> str:
-        typed = self.step_texts.get(f"type.{slot.type.value}", "")
-        shown = " | ".join(slot.values) if slot.is_categorical else typed
-        return f" {fill(self.step_texts['values'], values=shown)}" if shown else ""
 
     def record(self, state: BeliefState, active: Mapping[str, str]) -> str:
         """The state and the intents in force, as the changing part of a prompt begins."""

@@ -10,6 +10,7 @@ from dialoom.engine import Message, Response
 from dialoom.method import Fired
 from dialoom.methods.tracker.catalog import IntentRef, qualified
 from dialoom.methods.tracker.config import TrackerConfig
+from dialoom.methods.tracker.delta import changes, state_changes
 from dialoom.methods.tracker.feedback import told
 from dialoom.methods.tracker.history import History, quote
 from dialoom.methods.tracker.proposal import Malformed, read_intents, read_query, read_slots, usable_slots
@@ -151,17 +152,13 @@ class TurnEnvironment:
         return self._finished(self._changes(verdict.delta), self._scene.feedback_texts["slots.accepted"])
 
     def _changes(self, values: Mapping[SlotRef, str]) -> dict[SlotRef, str]:
-        """What ``values`` change in the state; where they are a whole state, missing slots are removed."""
-        state = self._given.state
-        changed = {ref: value for ref, value in values.items() if state.get(ref) != value}
         if self._config.predict == "state":
             services = {ref.service for ref in self.result.confirmed or ()}
-            changed |= {ref: DELETE for ref in state if ref.service in services and ref not in values}
-        return {ref: value for ref, value in changed.items() if value != DELETE or ref in state or not self._removes}
-
-    @property
-    def _removes(self) -> bool:
-        return self._config.deletes or self._config.predict == "state"
+            return state_changes(values, self._given.state, services)
+        changed = changes(values, self._given.state)
+        if self._config.deletes:
+            return {ref: v for ref, v in changed.items() if v != DELETE or ref in self._given.state}
+        return changed
 
     def _search(self, action: Action, steps: Sequence[Step]) -> Judgement:
         query = read_query(action.arguments)
