@@ -12,6 +12,7 @@ from dialoom.methods.tracker.proposal import Malformed, Pair, read_intents, read
 from dialoom.methods.tracker.validator import RULES, Rules, Validator, Verdict, as_proposed
 from dialoom.schema import Schema
 from dialoom.state import DELETE, SlotRef
+from support.shared import ROOT
 from support.town import TOWN
 
 CATALOG = Catalog(TOWN)
@@ -296,3 +297,9 @@ def test_what_was_accepted_is_accepted_again_and_unchanged(pairs: list[Pair], ac
     verdict = ALL.slots(pairs, table, KNOWN)
     again = ALL.slots([Pair(f"{r.service}-{r.slot}", v) for r, v in verdict.delta.items()], table, {})
     assert verdict.problems or again == Verdict(verdict.delta)
+
+
+def test_the_documentation_lists_every_rule() -> None:
+    lines = (ROOT / "docs" / "tracker.md").read_text(encoding="utf-8").splitlines()
+    documented = [line.split("`")[1] for line in lines if line.startswith("| `") and line.split("`")[1] in RULES]
+    assert documented == list(RULES)
