@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError
 import dialoom
 from dialoom import registry
 from dialoom.engine import EngineIdentity
-from dialoom.errors import EngineError, JobError
+from dialoom.errors import EngineError, JobError, SchemaError
 from dialoom.job import EngineEntry, Job, MethodEntry, plugin_settings
 from dialoom.schema import Schema
 from dialoom.text import printable
@@ -190,7 +190,7 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     with placed(file, "data", "options"):
         resolved = _dumped(job)
     resolved["data"]["paths"] = paths
-    resolved["schema"]["path"] = located(job.domain.path, base)
+    resolved["schema"] = {n: p and located(p, base) for n, p in resolved["schema"].items()}
     resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
     resolved["methods"] = [{"use": v.use, "name": v.method, **v.settings} for v in variants]
     resolved["engines"] = {n: {"use": e.use, **e.settings} for n, e in engines.items()}
@@ -231,10 +231,10 @@ def placed(file: YamlFile, *path: str | int) -> Iterator[None]:
     except EngineError as error:
         what = f"{error.where}: {error.what}" if error.where else error.what
         raise JobError(what, where=file.where(path), hint=error.hint) from error
-    except JobError as error:
+    except (JobError, SchemaError) as error:
         if error.where:
             raise
-        raise JobError(error.what, where=file.where(path), hint=error.hint) from error
+        raise type(error)(error.what, where=file.where(path), hint=error.hint) from error
 
 
 def _data_paths(job: Job, file: YamlFile, base: Path) -> list[str]:
