@@ -145,23 +145,21 @@ class Driver:
         found = self.engines.setdefault(name, [])
         waiting = {asyncio.ensure_future(self._ready(name, i, host)) for i, host in enumerate(hosts)}
         stop = asyncio.ensure_future(self._stopping.wait())
-        while waiting:
-            done, _ = await asyncio.wait([stop, *waiting], return_when=asyncio.FIRST_COMPLETED)
-            waiting -= done
-            good = [t for t in done if t is not stop and t.exception() is None]
-            bad = [t for t in done if t is not stop and t.exception() is not None]
-            found += [t.result() for t in good]
-            for task in bad:
-                self.progress.trouble = str(task.exception())
-            if good or stop in done:
-                break
-            if not waiting:
-                await bad[0]  # raises
+        while waiting and not found and not stop.done():
+            await asyncio.wait([stop, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            ended = {t for t in waiting if t.done()}
+            waiting -= ended
+            for task in ended:
+                error = task.exception()
+                if error is None:
+                    found.append(task.result())
+                elif waiting or found:
+                    self.progress.trouble = str(error)
+                else:
+                    raise error
         stop.cancel()
         for task in waiting:
-            task.add_done_callback(
-                lambda t: found.append(t.result()) if not t.cancelled() and not t.exception() else None
-            )
+            task.add_done_callback(lambda t: None if t.cancelled() or t.exception() else found.append(t.result()))
 
     async def _ready(self, name: str, number: int, host: Any) -> dict[str, Any]:
         from ray.exceptions import RayError
