@@ -62,6 +62,8 @@ class Measured:
     by: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     sums: Floats | None = None
     combine: Combine | None = None
+    keys: tuple[str, ...] = ()
+    """Where the sums are blocks of one row a service: the services, in order."""
 
 
 NULL = Measured(Figure(None, 0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dialoom.metric import Measured, mean_of
-from dialoom.stats import Resampling, intervals
+from dialoom.metric import Measured, mean_of, ratio
+from dialoom.stats import Resampling, holm, intervals, paired
 
 
 def measure(values: np.ndarray, dialogue: np.ndarray, n: int) -> dict[str, Measured]:
@@ -52,3 +52,68 @@ def test_intervals_cover_at_their_level() -> None:
         naive += abs(values.mean() - 0.6) <= width
     assert 0.85 <= hits / 300 <= 0.95
     assert naive / 300 < 0.8
+
+
+def test_many_dialogues_are_drawn_from_the_limit_distribution() -> None:
+    """Above 10,000 dialogues sums come from a normal distribution: the interval is that of plain resampling."""
+    rng = np.random.default_rng(3)
+    n = 12_000
+    rate = rng.beta(1, 1, n)
+    data = measure((rng.random(3 * n) < np.tile(rate, 3)).astype(float), np.tile(np.arange(n), 3), n)["m"]
+    assert data.sums is not None and data.combine is not None
+    quick = intervals({"m": data}, np.arange(n), Resampling())["m"]
+    draws = rng.integers(0, n, (400, n))
+    plain = [float(data.combine(data.sums[:, d].sum(axis=1))) for d in draws]
+    assert quick.low == pytest.approx(np.percentile(plain, 2.5), abs=0.001)
+    assert quick.high == pytest.approx(np.percentile(plain, 97.5), abs=0.001)
+
+
+def corpus(rng: np.random.Generator, n: int, gain: float) -> tuple[np.ndarray, np.ndarray]:
+    """Right turns of two systems over ``n`` dialogues of six turns; they share each dialogue's difficulty."""
+    easy = rng.beta(1.5, 1.5, (n, 1))
+    first = rng.random((n, 6)) < easy
+    second = rng.random((n, 6)) < np.clip(easy + gain, 0, 1)
+    turns = np.full(n, 6.0)
+    return np.stack([first.sum(axis=1), turns]), np.stack([second.sum(axis=1), turns])
+
+
+def test_the_permutation_test_keeps_its_level_and_has_power() -> None:
+    rng = np.random.default_rng(4)
+    p_null = [_p(corpus(rng, 50, 0.0), i) for i in range(200)]
+    assert 0.01 <= np.mean(np.array(p_null) < 0.05) <= 0.10
+    p_gain = [_p(corpus(rng, 50, 0.15), i) for i in range(40)]
+    assert np.mean(np.array(p_gain) < 0.05) > 0.8
+
+
+def _p(sides: tuple[np.ndarray, np.ndarray], seed: int) -> float:
+    found = paired(*sides, ratio, Resampling(200, seed=seed))
+    assert found is not None
+    return found.p_value
+
+
+def test_paired_intervals_cover_the_true_difference() -> None:
+    rng = np.random.default_rng(5)
+    hits = 0
+    for i in range(200):
+        easy = rng.uniform(0.2, 0.7, (60, 1))
+        sides = [np.stack([(rng.random((60, 5)) < easy + g).sum(axis=1), np.full(60, 5.0)]) for g in (0.0, 0.1)]
+        found = paired(sides[0], sides[1], ratio, Resampling(300, 0.9, i))
+        assert found is not None and found.interval is not None
+        hits += found.interval.low <= 0.1 <= found.interval.high
+    assert 0.84 <= hits / 200 <= 0.96
+
+
+def test_the_effect_size_is_the_standardised_mean_difference() -> None:
+    first = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 5.0, 5.0, 5.0]])
+    second = np.array([[2.0, 2.0, 5.0, 4.0], [5.0, 5.0, 5.0, 5.0]])
+    found = paired(first, second, ratio, Resampling(100))
+    assert found is not None
+    gains = np.array([0.2, 0.0, 0.4, 0.0])
+    assert found.effect_size == pytest.approx(gains.mean() / gains.std(ddof=1))
+    assert found.difference == pytest.approx(0.15)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []

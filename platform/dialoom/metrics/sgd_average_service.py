@@ -21,7 +21,9 @@ def compute(data: ScoreInput) -> dict[str, Measured]:
     columns = [np.bincount(cell, weights=w, minlength=size) for w in (joint, np.ones(len(joint)))]
     sums = np.stack(columns).astype(np.float64).reshape(2 * n_services, data.n_dialogues)
     value = value_of(_mean_over_services, sums.sum(axis=1))
-    return {"joint_goal_accuracy": Measured(Figure(value, len(joint)), {}, sums, _mean_over_services)}
+    return {
+        "joint_goal_accuracy": Measured(Figure(value, len(joint)), {}, sums, _mean_over_services, tuple(data.services))
+    }
 
 
 def _mean_over_services(sums: Floats) -> Floats:
