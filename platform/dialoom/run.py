@@ -16,7 +16,7 @@ import yaml
 
 import dialoom
 from dialoom.dialogue import Dialogue
-from dialoom.errors import BadInput, DialoomError, RunRefused
+from dialoom.errors import BadInput, DialoomError, RunRefused, StorageError
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
 from dialoom.runtime.cluster import cause_of, cluster, first_line
 from dialoom.runtime.driver import Driver
@@ -101,8 +101,10 @@ def run(
 def check_same(folder: RunFolder, plan: Plan) -> None:
     """Raises RunRefused where the folder holds a run of another digest, naming the fields that differ."""
     record = folder.read_json(RUN_FILE)
-    if record is None or record["digest"] == plan.digest:
+    if record is None or record.get("digest") == plan.digest:
         return
+    if "identity" not in record:
+        raise StorageError("is no record of a run", where=f"{folder}/{RUN_FILE}", hint="Give the job another name.")
     fields = differences(record["identity"], plan.identity)
     raise RunRefused(
         f"this run was made with other settings: {'; '.join(fields[:5])}",
@@ -133,32 +135,41 @@ def _run(
         fingerprint = Background(lambda: data_fingerprint(expand_paths(data.reader, data.paths)))
         if not nothing_owed:
             asyncio.run(driver.run())
-        driver.progress.phase = "scoring"
+        driver.progress.phase, driver.progress.skipped = "scoring", feed.skipped
         observe(driver.progress)
-        finished = _finish(folder, plan)
-    result = RunResult(folder, driver.ending, driver.progress, driver.error)
-    result.outcomes = finished["compacted"]["outcomes"]
-    result.scores, result.flat = finished["scores"], finished["flat"]
+        result = RunResult(folder, driver.ending, driver.progress, driver.error)
+        _finish(result, plan)
     if damaged:
         result.notes.append(f"{len(damaged)} damaged part files were left out: {', '.join(damaged[:3])}")
-    if finished["error"]:
-        result.notes.append(f"not scored: {finished['error']}")
     result.seconds = time.monotonic() - started
-    _write_tail(folder, result, driver, feed, fingerprint.wait(FINGERPRINT_S))
+    try:
+        _write_tail(folder, result, driver, feed, fingerprint.wait(FINGERPRINT_S))
+    except StorageError as error:
+        result.notes.append(f"{RUN_FILE} is not up to date: {error}")
     return result
 
 
-def _finish(folder: RunFolder, plan: Plan) -> dict[str, Any]:
+def _finish(result: RunResult, plan: Plan) -> None:
+    """Traces and scores into ``result``; where they cannot be written the run has stopped early for that reason."""
     import ray
 
     from dialoom.runtime.finish import finish
 
     task = ray.remote(finish).options(num_cpus=0, max_retries=1)
     try:
-        return dict(ray.get(task.remote(str(folder), list(plan.options.scores))))
+        finished = ray.get(task.remote(str(result.folder), list(plan.options.scores)))
     except ray.exceptions.RayError as error:
         cause = cause_of(error)
-        raise cause if isinstance(cause, DialoomError) else DialoomError(first_line(error), where="scoring") from error
+        if result.error is None:
+            result.error = cause if isinstance(cause, DialoomError) else DialoomError(first_line(error))
+        if result.ending is Ending.DONE:
+            result.ending = Ending.STORAGE if isinstance(cause, StorageError) else Ending.WORKERS
+        result.notes.append("traces and scores are not up to date: run the same command again")
+        return
+    result.outcomes = finished["compacted"]["outcomes"]
+    result.scores, result.flat = finished["scores"], finished["flat"]
+    if finished["error"]:
+        result.notes.append(f"not scored: {finished['error']}")
 
 
 def write_head(folder: RunFolder, plan: Plan) -> None:

@@ -45,6 +45,7 @@ class _Slot:
     name: str = ""
     held: dict[UnitKey, Lease] | None = None
     quarantine: bool = False
+    trouble: str = ""
 
 
 class Driver:
@@ -191,7 +192,14 @@ class Driver:
         self.progress.workers += 1
 
     async def _serve(self, slot: _Slot) -> None:
-        """Keep one worker busy until nothing is left; replace it when it is lost."""
+        """Keep one worker busy until nothing is left; an error of the driver's own ends the run in good order."""
+        try:
+            await self._keep_busy(slot)
+        except DialoomError as error:
+            self.stop(Ending.STORAGE if isinstance(error, StorageError) else Ending.INPUT, error)
+
+    async def _keep_busy(self, slot: _Slot) -> None:
+        """Feed one worker; replace it when it is lost."""
         from ray.exceptions import RayError, RayTaskError
 
         while not self._stopping.is_set():
@@ -222,7 +230,8 @@ class Driver:
             if not leases and not slot.held:
                 if stopping or await self._all_done():
                     return
-                continue
+                if not slot.trouble:
+                    continue
             report: Report = await slot.actor.exchange.remote(leases, drain=self.ending.outcome if stopping else None)
             self._account(slot, report)
             room = report.room
@@ -270,23 +279,24 @@ class Driver:
         if done:
             self._losses = 0
             self._changed.set()
-        self._note_trouble(report.trouble, bool(done))
+        slot.trouble = report.trouble
+        self._note_trouble()
         if report.fatal is not None:
             self.stop(Ending.ENGINE, report.fatal)
 
-    def _note_trouble(self, trouble: str, committed: bool) -> None:
-        if committed:
-            self._trouble_since, self.progress.trouble = None, ""
+    def _note_trouble(self) -> None:
+        """No unit is handed out while a worker cannot write; the run ends where that lasts."""
+        trouble = self.progress.trouble = next((s.trouble for s in self._slots if s.trouble), "")
         if not trouble:
+            self._trouble_since = None
             return
-        self.progress.trouble = trouble
         self._trouble_since = self._trouble_since or time.monotonic()
         if time.monotonic() - self._trouble_since > STORAGE_PATIENCE_S:
             self.stop(Ending.STORAGE, StorageError(f"results cannot be written: {trouble}", where=str(self._folder)))
 
     def _lost(self, slot: _Slot, error: Exception) -> None:
         """A worker is gone: what it committed counts, the rest is handed out again."""
-        held, slot.held = slot.held or {}, {}
+        held, slot.held, slot.trouble = slot.held or {}, {}, ""
         self.progress.workers = max(0, self.progress.workers - 1)
         prefix = f"parts/{self._epoch:05d}-{slot.name}-"
         names = [n for n in self._folder.names("parts", ".part") if n.startswith(prefix)]
@@ -310,6 +320,8 @@ class Driver:
 
     async def _close_rest(self) -> None:
         """On an early end: a row for every unit that was read and not begun."""
+        from ray.exceptions import RayError
+
         if self.ending in (Ending.DONE, Ending.STORAGE):
             return
         slot = next((s for s in self._slots if s.actor is not None), None)
@@ -318,7 +330,10 @@ class Driver:
             return
         closed = [replace(r, close=r.close or self.ending.outcome) for r in rest]
         slot.held = {key: lease for lease in closed for key in lease.units}
-        self._account(slot, await slot.actor.exchange.remote(closed, drain=self.ending.outcome))
+        try:
+            self._account(slot, await slot.actor.exchange.remote(closed, drain=self.ending.outcome))
+        except RayError as error:
+            log.warning("%d units have no row, they are owed: %s", len(slot.held), first_line(error))
 
     async def _close(self) -> None:
         from ray.exceptions import RayError

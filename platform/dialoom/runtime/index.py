@@ -5,15 +5,16 @@ The file is scratch: it is built from the parts at every start and removed at th
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dialoom.errors import StorageError
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
-from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.folder import RunFolder, storage_errors
 from dialoom.unit import UnitKey
 
 
@@ -21,7 +22,8 @@ class Index:
     """Units that are done, and the dialogue ids seen in this read."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="dialoom-index-")
+        with storage_errors(Path(tempfile.gettempdir())):
+            self._folder = tempfile.TemporaryDirectory(prefix="dialoom-index-")
         self._db = sqlite3.connect(Path(self._folder.name) / "index.sqlite", isolation_level=None)
         self._db.executescript(
             """
@@ -33,6 +35,18 @@ class Index:
             """
         )
 
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        with self._errors():
+            return self._db.execute(statement, values)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            hint = "The scratch file lies in TMPDIR: free some space there, or set TMPDIR to another folder."
+            raise StorageError(f"the index of units: {error}", where=self._folder.name, hint=hint) from error
+
     def close(self) -> None:
         """Remove the file."""
         self._db.close()
@@ -41,36 +55,38 @@ class Index:
     def first_seen(self, dialogue_id: str, *, good: bool) -> bool:
         """Whether this id comes up for the first time in this read. Remembers it, and whether a dialogue that could be
         read has it as its own."""
-        cursor = self._db.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (dialogue_id, good))
+        cursor = self._execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (dialogue_id, good))
         return cursor.rowcount == 1
 
     def first_good(self, dialogue_id: str) -> bool:
         """Whether an id that was seen before now comes up with a dialogue that can be read for the first time."""
-        cursor = self._db.execute("UPDATE seen SET good=1 WHERE dialogue_id=? AND NOT good", (dialogue_id,))
+        cursor = self._execute("UPDATE seen SET good=1 WHERE dialogue_id=? AND NOT good", (dialogue_id,))
         return cursor.rowcount == 1
 
     def record(self, units: Iterable[tuple[UnitKey, str, Outcome]]) -> None:
         """Note committed units: (key, content hash, outcome). An owed outcome never replaces one that is not."""
-        self._db.executemany(
-            "INSERT INTO unit VALUES (?,?,?,?,?,?)"
-            " ON CONFLICT DO UPDATE SET hash=excluded.hash, outcome=excluded.outcome"
-            f" WHERE unit.outcome IN ({_OWED}) OR excluded.outcome NOT IN ({_OWED})",
-            [(*key, content_hash, outcome.value) for key, content_hash, outcome in units],
-        )
+        rows = [(*key, content_hash, outcome.value) for key, content_hash, outcome in units]
+        with self._errors():
+            self._db.executemany(
+                "INSERT INTO unit VALUES (?,?,?,?,?,?)"
+                " ON CONFLICT DO UPDATE SET hash=excluded.hash, outcome=excluded.outcome"
+                f" WHERE unit.outcome IN ({_OWED}) OR excluded.outcome NOT IN ({_OWED})",
+                rows,
+            )
 
     def owed(self, keys: Iterable[UnitKey], content_hash: str) -> list[UnitKey]:
         """Those of ``keys`` that are not done for this content."""
         return [key for key in keys if not self._done(key, content_hash)]
 
     def _done(self, key: UnitKey, content_hash: str) -> bool:
-        row = self._db.execute(
+        row = self._execute(
             "SELECT hash, outcome FROM unit WHERE dialogue_id=? AND method=? AND cell=? AND trial=?", key
         ).fetchone()
         return row is not None and row[0] == content_hash and not Outcome(row[1]).owed
 
     def counts(self) -> dict[str, int]:
         """Outcome to number of units."""
-        return dict(self._db.execute("SELECT outcome, count(*) FROM unit GROUP BY outcome").fetchall())
+        return dict(self._execute("SELECT outcome, count(*) FROM unit GROUP BY outcome").fetchall())
 
     def load(self, folder: RunFolder, names: Iterable[str] | None = None) -> list[str]:
         """Take in committed parts (all of them by default). Returns the names of parts that cannot be read."""

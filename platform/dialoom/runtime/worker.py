@@ -150,6 +150,7 @@ class Worker:
         self._written: set[str] = set()
         self._part = 0
         self._report = Report()
+        self._trouble: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._committing = asyncio.Lock()
         self._drain_outcome = Outcome.INTERRUPTED
@@ -191,6 +192,8 @@ class Worker:
         With ``drain`` no new call is sent, calls under way are awaited, and every unit leased is committed with a row:
         its result where it is finished, else that outcome.
         """
+        if self._ticker.done():
+            self._ticker.result()  # nothing would be committed any more
         for lease in leases:
             if lease.close is not None or isinstance(lease.dialogue, BadInput):
                 self._close(lease, lease.close or Outcome.BAD_INPUT)
@@ -220,6 +223,7 @@ class Worker:
         self._client.counts.__init__()  # type: ignore[misc]
         report.counts = {**counts, **self._turn_counts}
         self._turn_counts = dict.fromkeys(self._turn_counts, 0)
+        report.trouble = "; ".join(self._trouble.values())
         report.room = max(0, self._room())
         report.running = self._running
         return report
@@ -391,7 +395,9 @@ class Worker:
         try:
             await self._log.flush()
         except StorageError as error:
-            self._report.trouble = f"call log: {error}"
+            self._trouble["call log"] = f"call log: {error}"
+        else:
+            self._trouble.pop("call log", None)
 
     async def _commit(self) -> None:
         """Write the finished units as one part. On a storage error they are kept and tried again at the next tick."""
@@ -405,8 +411,9 @@ class Worker:
                 await asyncio.to_thread(lambda: self._folder.put(name, parts.encode(content.batches)))
             except StorageError as error:
                 self._pending = content.followed_by(self._pending)
-                self._report.trouble = f"results: {error}"
+                self._trouble["results"] = f"results: {error}"
                 return
+            self._trouble.pop("results", None)
             self._part += 1
             if len(self._written) > 200_000:
                 self._written.clear()
@@ -437,5 +444,5 @@ class Worker:
         await self._commit()
         await self._client.close()
         if self._pending.done:
-            self._report.trouble = self._report.trouble or "finished units could not be committed"
+            self._trouble.setdefault("results", "finished units could not be committed")
         return self._take_report()
