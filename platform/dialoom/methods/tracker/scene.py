@@ -49,16 +49,14 @@ class Scene:
         self._head = self._render_head()
         self._steps: dict[object, StaticStep] = {}
 
-    def intent_step(self, *, can_search: bool) -> StaticStep:
-        """The step that names intents."""
-        key = ("intents", can_search)
-        step = self._steps.get(key)
+    def intent_step(self) -> StaticStep:
+        """The step that names intents. A grammar admits no search here: small models search and never come back."""
+        step = self._steps.get("intents")
         if step is None:
             parts = [self._head, intents_text(self.catalog, self.step_texts)]
             if self._config.definitions == "whole":
                 parts.append(slots_text(self.catalog, self.catalog.slots, self.step_texts))
-            tools = [CLASSIFY, SEARCH] if can_search else [CLASSIFY]
-            step = self._steps[key] = self._step(parts, tools, self.catalog.slots)
+            step = self._steps["intents"] = self._step(parts, [CLASSIFY], self.catalog.slots)
         return step
 
     def slot_step(
@@ -66,7 +64,8 @@ class Scene:
     ) -> StaticStep:
         """The step that gives slots, for the services of the confirmed intents (all of them where none is).
 
-        The tools that a grammar admits are those that make sense now: a search needs earlier turns, a copy a state.
+        The tools that a grammar admits are those that make sense now: one search, where there are earlier turns; a
+        copy where there is a state.
         """
         by_intent = self._config.slots == "intents"
         scope = tuple(sorted(confirmed)) if by_intent else self.catalog.services_of(confirmed)

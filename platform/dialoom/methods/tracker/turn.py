@@ -57,6 +57,7 @@ class TurnEnvironment:
         self._given = given
         self._can_go_back = False
         self._confirmed_at = 0
+        self._searched = False
         self._rules = scene.validator.rules
 
     def view(self, steps: Sequence[Step]) -> View:
@@ -70,14 +71,14 @@ class TurnEnvironment:
 
     def _static(self) -> tuple[StaticStep, str]:
         if self.result.confirmed is None:
-            return self._scene.intent_step(can_search=self._given.can_search), CLASSIFY
+            return self._scene.intent_step(), CLASSIFY
         return self._slot_step(can_go_back=self._can_go_back), RESOLVE
 
     def _slot_step(self, *, can_go_back: bool) -> StaticStep:
         given = self._given
         return self._scene.slot_step(
             self.result.confirmed or (),
-            can_search=given.can_search,
+            can_search=given.can_search and not self._searched,
             can_go_back=can_go_back,
             can_copy=len(given.state) > 0,
         )
@@ -164,6 +165,7 @@ class TurnEnvironment:
         query = read_query(action.arguments)
         if isinstance(query, Malformed):
             return self._malformed(action, query, steps)
+        self._searched = True
         texts, given = self._scene.feedback_texts, self._given
         found = given.history.search(query, before=given.shown_from)
         if not found:

@@ -224,11 +224,11 @@ def test_a_search_shows_earlier_turns_and_what_they_set() -> None:
     )
 
 
-def test_a_search_is_offered_only_where_there_is_something_to_search() -> None:
-    said = dialogue("the Heron", "ok", "thanks")
-    context = track(said, [classify("BookInn"), slots(), classify("none")])
+def test_a_search_is_offered_once_beside_slots_and_where_there_is_something_to_search() -> None:
+    said = dialogue("the Heron", "ok", "again")
+    context = track(said, [classify("BookInn"), slots(), classify("BookInn"), search("inn"), slots()])
     offered = [str(r.answer_schema) for r in context.requests]
-    assert ["search_history" in o for o in offered] == [False, False, True]
+    assert ["search_history" in o for o in offered] == [False, False, False, True, False]
 
 
 def test_the_search_tool_is_gone_where_the_whole_history_is_shown() -> None:
