@@ -34,9 +34,11 @@ def cluster() -> Iterator[None]:
                     namespace="dialoom",
                     object_store_memory=OBJECT_STORE_BYTES,
                 )
-        except (ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
+        except Exception as error:  # Ray raises bare exceptions where its processes are late or die
+            ray.shutdown()
             where = f"RAY_ADDRESS={address}" if address else "local Ray"
-            raise EngineDown(f"Ray does not start: {error}", where=where, hint="Run 'dialoom doctor'.") from error
+            hint = "Try again if the machine was busy; else run 'dialoom doctor'."
+            raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
     try:
         yield
     finally:
