@@ -182,3 +182,22 @@ def test_unreadable_predictions_are_errors(tmp_path: Path) -> None:
         score_predictions(pred, gold)
     with pytest.raises(DataError, match="no such file"):
         score_predictions(tmp_path / "nowhere", gold)
+
+
+def test_extra_frames_are_ignored_and_seen_services_come_from_the_training_schema(tmp_path: Path) -> None:
+    dialogue = sgd_dialogue("1", [{"city": ["Rome"]}, {}])
+    dialogue["turns"][0]["frames"].append({"service": "H_2"})
+    pred, gold = sgd_folders(tmp_path, [dialogue])
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "schema.json").write_text((gold / "schema.json").read_text())
+    report = score_predictions(pred, gold)
+    assert report.flat()["sgd_exact/joint_goal_accuracy/services/seen"] == 1.0
+    assert report.groups[0].coverage.dialogues_total == 2
+
+
+def test_a_prediction_in_another_form_names_the_dialogue(tmp_path: Path) -> None:
+    dialogue = sgd_dialogue("1", [{"city": ["Rome"]}, {}])
+    dialogue["turns"][0]["frames"] = 7
+    pred, gold = sgd_folders(tmp_path, [dialogue])
+    with pytest.raises(DataError, match="dialogue 1: gold or prediction is not in SGD"):
+        score_predictions(pred, gold)

@@ -31,6 +31,7 @@ HINT = "Each predicted dialogue needs gold's turns, utterances and services, and
 class SgdFormat:
     """Rules of the official evaluation: dialogues of the prediction are looked up in gold, turns are paired in order,
     gold's frames are scored, further predicted frames are ignored, and of two frames of a service the last one counts.
+    Where ``../train/schema.json`` lies beside the schema, as in the data set's release, its services are the seen ones.
     """
 
     name: str = "sgd"
@@ -47,6 +48,8 @@ class SgdFormat:
             raise DataError("gold is needed", where=str(source.predictions), hint="Name the gold folder.")
         schema_path = source.schema or _beside(source.gold)
         schema = load_schema(schema_path).services
+        train = schema_path.parent.parent / "train" / "schema.json"
+        seen = frozenset(load_schema(train).services) if train.is_file() else None
         gold = load_dialogues(source.gold)
         predicted = load_dialogues(source.predictions)
         misfits = Misfits(source.predictions)
@@ -55,11 +58,16 @@ class SgdFormat:
             if dialogue_id not in gold:
                 misfits.add(dialogue_id, None, "not in gold")
                 continue
-            rows += _rows(dialogue_id, gold[dialogue_id], dialogue, schema, misfits, source.partial)
+            try:
+                rows += _rows(dialogue_id, gold[dialogue_id], dialogue, schema, misfits, source.partial)
+            except (KeyError, TypeError, AttributeError, IndexError) as error:
+                misfits.add(dialogue_id, None, f"gold or prediction is not in SGD's form ({error!r})")
         misfits.check(HINT)
         declares = _declared(source.predictions)
         missing = tuple(d for d in gold if d not in predicted)
-        return Predictions(self.name, table(rows, spans=True), schema, declares, whole_state=False, missing=missing)
+        return Predictions(
+            self.name, table(rows, spans=True), schema, declares, whole_state=False, missing=missing, seen=seen
+        )
 
     def write(self, dialogues: Iterable[RunDialogue], declares: frozenset[str], out: Path) -> list[Path]:
         """``dialogues_NNN.json`` of 128 dialogues each, and ``dialoom.json``, which says the outputs that are
@@ -152,16 +160,13 @@ def _rows(
         if turn.get("speaker") != "USER":
             continue
         frames = {f.get("service"): f for f in guess.get("frames", ())}
-        for service, frame in frames.items():
-            if service in schema and _fits(dialogue_id, i, service, frames, schema, misfits):
-                state[service] = {slot: forms[0] for slot, forms in frame["state"]["slot_values"].items()}
         used = {}
         for frame in turn["frames"]:
-            service = frame["service"]
-            if service in state and service in frames:
-                used[service] = frames[service]
-            elif service not in frames or service not in schema:
-                _fits(dialogue_id, i, service, frames, schema, misfits)
+            if _fits(dialogue_id, i, frame["service"], frames, schema, misfits):
+                used[frame["service"]] = frames[frame["service"]]
+        for service, frame in frames.items():
+            if service in used or _is_whole(frame):
+                state[service] = {slot: forms[0] for slot, forms in frame["state"]["slot_values"].items()}
         gold_frames = [f for f in turn["frames"] if f["service"] in used]
         rows.append(_row(dialogue_id, i, len(rows), turn, gold_frames, guess, used, state, schema))
     return rows
@@ -169,6 +174,15 @@ def _rows(
 
 def _user_turns(turns: list[dict[str, Any]]) -> int:
     return sum(turn.get("speaker") == "USER" for turn in turns)
+
+
+def _is_whole(frame: Any) -> bool:
+    """Whether a frame that no gold frame asks for has a state; the official evaluation does not look at it."""
+    state = frame.get("state")
+    values = state.get("slot_values") if isinstance(state, dict) else None
+    return isinstance(values, dict) and all(
+        isinstance(v, list) and v and isinstance(v[0], str) for v in values.values()
+    )
 
 
 def _fits(

@@ -149,6 +149,7 @@ class _Builder:
             sets=sets,
             intents=self.intent_names,
             dialogue_ids=ids,
+            trials=[trial for _, trial in self.dialogues],
             clusters=np.array([clusters.id(i) for i in ids], dtype=np.int64),
             dialogue=self.dialogue[order],
             user_turn=self._ints("user_turn")[order],

@@ -83,6 +83,8 @@ class ScoreInput:
     lists: Sequence[tuple[str, ...]]
     """Requested slots, and slot spans as (slot, text, slot, text, ..)."""
     dialogue_ids: Sequence[str]
+    trials: Sequence[int]
+    """By dialogue, like ``dialogue_ids``."""
     clusters: Ints
     """Dialogue index to number of its dialogue id: trials of one dialogue share one."""
     dialogue: Ints

@@ -157,13 +157,15 @@ def recorded(run_dir: Path) -> dict[str, Any]:
     return record
 
 
-def read_inputs(run_dir: Path) -> Iterator[tuple[Units, ScoreInput, frozenset[str]]]:
+def read_inputs(
+    run_dir: Path, columns: Sequence[str] = TURN_COLUMNS
+) -> Iterator[tuple[Units, ScoreInput, frozenset[str]]]:
     """Every (method, cell) of a run with its score input and the outputs its method declares."""
     record = recorded(run_dir)
     schema = services_from_records(record.get("schema") or (), str(run_dir / "run.json"))
     seen = record.get("seen_services")
     methods = record.get("methods") or {}
-    for units in read_units(run_dir):
+    for units in read_units(run_dir, columns):
         declares = frozenset(methods.get(units.method, {}).get("declares") or ())
         data = build(
             units.turns,
