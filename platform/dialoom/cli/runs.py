@@ -88,7 +88,7 @@ def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> R
     """Run ``plan`` with the progress line, log it, and print what came of it."""
     from dialoom import run as runner
     from dialoom.cli.summary import show_result
-    from dialoom.cli.terminal import ProgressView, err
+    from dialoom.cli.terminal import ProgressView
     from dialoom.errors import TrackingError
     from dialoom.logs import log_to
 
@@ -104,7 +104,7 @@ def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> R
             tracker.finish()
             result.tracking = tracker.uri
         except TrackingError as error:
-            err.print(f"[yellow]not logged to MLflow:[/] {error}", soft_wrap=True)
+            result.notes.append(f"not logged to MLflow: {error}")
     show_result(result)
     return result
 

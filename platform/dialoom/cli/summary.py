@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -22,7 +23,7 @@ def show_result(result: RunResult) -> None:
     if result.scores is not None:
         from dialoom.scoring import ScoreReport
 
-        show_scores(ScoreReport.from_dict(dict(result.scores)))
+        show_scores(ScoreReport.from_dict(dict(result.scores)), only=HEADLINES)
     _outcomes(result)
     c = result.progress.counts
     line = Text.assemble(("this session  ", "dim"), f"{duration(result.seconds)} min, {count(c['calls'])} calls sent")
@@ -79,9 +80,50 @@ def show_plan(plan: Plan) -> None:
     out.print("The job is valid; nothing was started.", style="green")
 
 
-def show_scores(report: ScoreReport) -> None:
-    """The headline table of a report, and its notes."""
-    show_table(report.table())
+HEADLINES = (
+    "joint_goal",
+    "sgd_fuzzy",
+    "sgd_average_service",
+    "slot_f1",
+    "delta",
+    "intent_accuracy",
+    "validator",
+    "effort",
+)
+"""Definitions shown after a run; ``dialoom score RUN`` shows all that were computed."""
+
+
+def show_scores(report: ScoreReport, *, only: Collection[str] = ()) -> None:
+    """The headline of every definition (or of those in ``only``) with its interval; coverage stands in the title."""
+    for group in report.groups:
+        cover = group.coverage
+        title = f"{group.label}: {cover.dialogues_scored:,} of {cover.dialogues_total:,} dialogues scored"
+        rows = table(
+            title, "definition", "measure", "value", "95 % interval", "n", right=("value", "95 % interval", "n")
+        )
+        left_out = 0
+        for definition in group.definitions.values():
+            name, score = definition.headline
+            if only and definition.name not in only:
+                left_out += 1
+                continue
+            ends = score.interval
+            interval = "" if ends is None else f"{figure(ends.low, score.unit)} – {figure(ends.high, score.unit)}"
+            value = figure(score.overall.value, score.unit)
+            rows.add_row(safe(definition.name), safe(name, style="dim"), value, interval, f"{score.overall.n:,}")
+        out.print(rows)
+        if left_out:
+            out.print(f"(+{left_out} more definitions: dialoom score)", style="dim")
+    for note in report.notes:
+        out.print(safe(note, 500, "dim"), soft_wrap=True)
+    out.print()
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A figure in the form people read: fractions in percent, others with four digits, nothing as a dash."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f} %" if unit == "fraction" else f"{value:.4g}"
 
 
 def show_table(data: Table) -> None:

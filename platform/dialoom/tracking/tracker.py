@@ -192,7 +192,7 @@ def run_tags(record: Mapping[str, Any]) -> dict[str, Any]:
     for name, engine in ((record.get("identity") or {}).get("engines") or {}).items():
         tags |= {f"engine.{name}.{k}": engine.get(k) for k in ("model", "revision", "version")}
     tags |= {f"prompt.{k}": v for k, v in flat((record.get("identity") or {}).get("prompts") or {})}
-    tags |= {f"data.{i}": f"{d['path']} {d['sha256']}" for i, d in enumerate((record.get("data") or [])[:50])}
+    tags |= {f"data.{i}": f"{d['name']} {d['sha256']}" for i, d in enumerate((record.get("data") or [])[:50])}
     return {k: v for k, v in tags.items() if v}
 
 
