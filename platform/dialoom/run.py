@@ -138,7 +138,8 @@ def _run(
         driver.progress.phase, driver.progress.skipped = "scoring", feed.skipped
         observe(driver.progress)
         result = RunResult(folder, driver.ending, driver.progress, driver.error)
-        _finish(result, plan)
+        whole = feed.ended and driver.ending is Ending.DONE and plan.options.data.limit is None
+        _finish(result, plan, index.gone() if whole else [])
     if damaged:
         result.notes.append(f"{len(damaged)} damaged part files were left out: {', '.join(damaged[:3])}")
     result.seconds = time.monotonic() - started
@@ -149,7 +150,7 @@ def _run(
     return result
 
 
-def _finish(result: RunResult, plan: Plan) -> None:
+def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
     """Traces and scores into ``result``; where they cannot be written the run has stopped early for that reason."""
     import ray
 
@@ -157,7 +158,7 @@ def _finish(result: RunResult, plan: Plan) -> None:
 
     task = ray.remote(finish).options(num_cpus=0, max_retries=1)
     try:
-        finished = ray.get(task.remote(str(result.folder), list(plan.options.scores)))
+        finished = ray.get(task.remote(str(result.folder), list(plan.options.scores), gone))
     except ray.exceptions.RayError as error:
         cause = cause_of(error)
         if result.error is None:

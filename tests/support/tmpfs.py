@@ -11,6 +11,15 @@ from pathlib import Path
 import pytest
 
 
+def fill(disk: Path) -> Path:
+    """Leave no room on ``disk``: a file to delete again."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as out, contextlib.suppress(OSError):
+        while True:
+            out.write(b"0" * 4096)
+    return ballast
+
+
 @contextlib.contextmanager
 def small_disk(path: Path, size: int) -> Iterator[Path]:
     """A tmpfs of ``size`` bytes mounted at ``path``; skips the test where this user may not mount."""

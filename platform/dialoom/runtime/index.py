@@ -84,6 +84,16 @@ class Index:
         ).fetchone()
         return row is not None and row[0] == content_hash and not Outcome(row[1]).owed
 
+    def gone(self) -> list[str]:
+        """Ids under which bad records have rows, that this read, now at its end, did not meet again: records that were
+        mended or taken away."""
+        rows = self._execute(
+            "SELECT DISTINCT dialogue_id FROM unit"
+            " WHERE outcome=? AND dialogue_id NOT IN (SELECT dialogue_id FROM seen)",
+            (Outcome.BAD_INPUT.value,),
+        )
+        return [dialogue_id for (dialogue_id,) in rows]
+
     def counts(self) -> dict[str, int]:
         """Outcome to number of units."""
         return dict(self._execute("SELECT outcome, count(*) FROM unit GROUP BY outcome").fetchall())

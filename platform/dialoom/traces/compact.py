@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,15 +31,17 @@ class Compacted:
     damaged: list[str] = field(default_factory=list)
 
 
-def compact(folder: RunFolder) -> Compacted:
+def compact(folder: RunFolder, gone: Iterable[str] = ()) -> Compacted:
     """Write ``traces/{dialogues,turns,calls,messages}.parquet`` from all parts of ``folder``.
 
     Of several rows for a unit, one that is not owed goes before one that is, then the one of the latest part. Each
-    table is replaced whole. Raises StorageError.
+    table is replaced whole. ``gone`` are ids of bad input that is no longer in the data: it gets no row.
+
+    Raises StorageError.
     """
     result = Compacted()
     names = folder.names("parts", parts.SUFFIX)
-    winners = _winners(folder, names, result)
+    winners = _winners(folder, names, result, frozenset(gone))
     sinks = {table: _Sink(folder.traces / f"{table}.parquet", schema) for table, schema in TABLES.items()}
     seen: set[str] = set()
     with storage_errors(folder.traces):
@@ -58,7 +60,7 @@ def compact(folder: RunFolder) -> Compacted:
     return result
 
 
-def _winners(folder: RunFolder, names: list[str], result: Compacted) -> dict[UnitKey, int]:
+def _winners(folder: RunFolder, names: list[str], result: Compacted, gone: frozenset[str]) -> dict[UnitKey, int]:
     winners: dict[UnitKey, tuple[bool, int]] = {}
     outcomes: dict[UnitKey, Outcome] = {}
     for number, name in enumerate(names):
@@ -72,6 +74,8 @@ def _winners(folder: RunFolder, names: list[str], result: Compacted) -> dict[Uni
                     outcomes[key] = outcome
         except StorageError:
             result.damaged.append(name)
+    for key in [k for k, o in outcomes.items() if o is Outcome.BAD_INPUT and k.dialogue_id in gone]:
+        del winners[key], outcomes[key]
     for outcome in outcomes.values():
         result.outcomes[outcome.value] = result.outcomes.get(outcome.value, 0) + 1
     return {key: number for key, (_, number) in winners.items()}
@@ -80,7 +84,7 @@ def _winners(folder: RunFolder, names: list[str], result: Compacted) -> dict[Uni
 def _kept(table: pa.Table, number: int, winners: Mapping[UnitKey, int]) -> pa.Table:
     """The rows whose unit is decided by part ``number``."""
     columns = [table.column(n).to_pylist() for n in ("dialogue_id", "method", "cell", "trial")]
-    mask = [winners[UnitKey(*key)] == number for key in zip(*columns, strict=True)]
+    mask = [winners.get(UnitKey(*key)) == number for key in zip(*columns, strict=True)]
     return table if all(mask) else table.filter(pa.array(mask, type=pa.bool_()))
 
 
@@ -122,7 +126,8 @@ class _Sink:
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     def finish(self) -> None:
-        self._write()
+        if self._waiting or self._writer is None:
+            self._write()
         assert self._writer is not None
         self._writer.close()
         self._temporary.replace(self._path)
