@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -101,8 +102,8 @@ def test_errors_come_at_once_and_not_with_the_first_dialogue(data: Path) -> None
         open_dialogues("sdg", [data])
     with pytest.raises(JobError, match=r"reader 'multiwoz' has no option 'id'. Did you mean 'ids'?"):
         open_dialogues("multiwoz", [data / "log.jsonl"], {"id": "x"})
-    with pytest.raises(JobError, match=r"reader 'sgd' has no option 'x'. It has no options"):
-        reader_config("sgd", {"x": 1})
+    with pytest.raises(JobError, match=r"reader 'failing' has no option 'x'. It has no options"):
+        reader_config("failing_reader:FAILING", {"x": 1})
     with pytest.raises(JobError, match=r"option 'roles.nurse' of reader 'chat'.*found 'staff'"):
         reader_config("chat", {"roles": {"nurse": "staff"}})
 
@@ -120,12 +121,10 @@ class _Failing:
 
 
 FAILING = _Failing()
+sys.modules.setdefault("failing_reader", sys.modules[__name__])
 
 
 def test_a_reader_that_fails_on_its_own_ends_in_one_of_our_errors(data: Path) -> None:
-    import sys
-
-    sys.modules.setdefault("failing_reader", sys.modules[__name__])
     stream = open_dialogues("failing_reader:FAILING", [data / "log.jsonl"])
     assert isinstance(next(stream), Dialogue)
     with pytest.raises(DataError, match="the reader 'failing_reader:FAILING' failed: KeyError"):

@@ -139,7 +139,7 @@ def gold_from_reader(path: Path) -> dict[str, GoldDialogue]:
     from dialoom.dialogue import Dialogue
     from dialoom.reader import open_dialogues
 
-    for name in (n for n in ("multiwoz", "sgd") if n in registry.names("readers")):
+    for name in (n for n in ("multiwoz", "multiwoz22") if n in registry.names("readers")):
         found: dict[str, GoldDialogue] = {}
         try:
             for item in open_dialogues(name, [path], {}):

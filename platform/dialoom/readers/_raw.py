@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any
 
 MAX_RECORD_BYTES = 256 * 2**20
 """A record that does not end within this many bytes is given up: its quotes or brackets are broken."""
 
 CHUNK_BYTES = 2**20
 BOM = b"\xef\xbb\xbf"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+_ZSTD_STEP = 2**16
 REST_LOST = "The rest of the file is not read."
 
 
@@ -49,14 +53,71 @@ class Fault:
     key: str = ""
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """``path`` opened for reading bytes, unpacked where it is gzip (told by its first bytes, not its name)."""
+def unpacked_name(file_name: str) -> str:
+    """``file_name`` without the ending that says it is packed."""
+    return file_name.removesuffix(".gz").removesuffix(".zst")
+
+
+def open_binary(path: Path) -> io.BufferedIOBase:
+    """``path`` opened for reading bytes, unpacked where it is gzip or Zstandard (told by its first bytes)."""
     stream = path.open("rb")
-    if stream.read(2) == b"\x1f\x8b":
+    head = stream.read(4)
+    if head[:2] == b"\x1f\x8b":
         stream.close()
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return gzip.GzipFile(path)
+    if head == _ZSTD or (head[1:] == _ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F):
+        stream.close()
+        return io.BufferedReader(_Zstd(path), CHUNK_BYTES)
     stream.seek(0)
     return stream
+
+
+class _Zstd(io.RawIOBase):
+    """A Zstandard file, unpacked by Arrow: no further package is needed.
+
+    Arrow drops what it has unpacked of a read that meets a break. So after one the file is read again to the last byte
+    delivered, and from there byte by byte, up to the break itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._step = _ZSTD_STEP
+        self._delivered = 0
+        self._stream = self._open()
+
+    def _open(self) -> Any:
+        import pyarrow as pa
+
+        return pa.input_stream(str(self._path), compression="zstd", buffer_size=CHUNK_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(self._step, len(buffer))
+        try:
+            data = self._stream.read(size)
+        except OSError:
+            if self._step == 1:
+                raise
+            self._retry()
+            data = self._stream.read(1)
+        buffer[: len(data)] = data
+        self._delivered += len(data)
+        return len(data)
+
+    def _retry(self) -> None:
+        self._stream = self._open()
+        left = self._delivered
+        while left:
+            left -= len(self._stream.read(min(_ZSTD_STEP, left)))
+        self._step = 1
 
 
 def line_records(path: Path) -> Iterator[Raw | Fault]:
@@ -107,7 +168,7 @@ def wrong_encoding(head: bytes) -> str:
 class Window:
     """A sliding view of a byte stream: ``buffer`` holds what is still needed."""
 
-    def __init__(self, stream: BinaryIO, path: Path) -> None:
+    def __init__(self, stream: io.BufferedIOBase, path: Path) -> None:
         self.buffer = b""
         self.failure = ""
         self._stream = stream
@@ -118,17 +179,23 @@ class Window:
 
     def grow(self, keep: int) -> bool:
         """Drop what is before ``keep`` and read on; positions move down by ``keep``. False at the end of the file."""
-        size = max(CHUNK_BYTES, len(self.buffer) - keep)
-        try:
-            chunk = self._stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            self.failure = str(error)
-            chunk = b""
+        chunk = self._read(max(CHUNK_BYTES, len(self.buffer) - keep))
         self._count(keep)
         self.buffer = self.buffer[keep:] + chunk
         self._base += keep
         self._counted = 0
         return bool(chunk)
+
+    def _read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, fewer at the end or where the stream breaks; a whole ``read`` would drop those."""
+        parts: list[bytes] = []
+        try:
+            while size and not self.failure and (part := self._stream.read1(size)):
+                parts.append(part)
+                size -= len(part)
+        except (OSError, EOFError, zlib.error) as error:
+            self.failure = str(error)
+        return b"".join(parts)
 
     def place(self, position: int) -> Place:
         self._count(position)

@@ -13,6 +13,7 @@ import orjson
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DataError
 from dialoom.readers._raw import Fault, Place, Raw
+from dialoom.readers._split_list import EVERYTHING, Split
 from dialoom.text import printable, storable
 
 MAX_DEPTH = 100
@@ -33,32 +34,45 @@ def dialogues(
     convert: Callable[[Any, Raw], Dialogue],
     id_fields: tuple[str, ...] = (),
     nameless: Callable[[Place], str] = by_byte,
+    split: Split = EVERYTHING,
 ) -> Iterator[Dialogue | BadInput]:
     """Each item as a dialogue, or as a bad input that says why not.
 
     ``convert`` takes the parsed record and raises DataError. ``id_fields`` name where a record has its id (a key goes
-    before them); ``nameless`` names a bad input whose record has none.
+    before them); ``nameless`` names a bad input whose record has none. What ``split`` does not take is left out,
+    parsed no further than its id; a fault without an id is not.
     """
     for item in items:
         record = None
         try:
             if isinstance(item, Fault):
                 raise DataError(item.what, where=str(item.place), hint=item.hint)
+            if item.key and not split.takes(item.key):
+                continue
             record = parse(item)
+            own_id = item.key or _own_id(record, id_fields)
+            if own_id and not split.takes(own_id):
+                continue
             dialogue = convert(record, item)
             if dialogue.extra and _deeper(dialogue.extra, MAX_DEPTH):
                 raise DataError(f"fields are nested deeper than {MAX_DEPTH} levels")
         except DataError as error:
             found = item.key or _own_id(record, id_fields) or _seen_id(item.data, id_fields)
-            yield BadInput(
-                dialogue_id=storable(found or nameless(item.place))[:MAX_ID_LENGTH],
-                where=error.where if record is None else printable(f"{item.place} {error.where}".strip(), 300),
-                what=error.what,
-                hint=error.hint,
-                content_hash=hashlib.blake2b(item.data, digest_size=16).hexdigest(),
-            )
+            if not found or split.takes(found):
+                yield _bad(item, error, found or nameless(item.place), parsed=record is not None)
             continue
-        yield dialogue
+        if own_id or split.takes(dialogue.dialogue_id):
+            yield dialogue
+
+
+def _bad(item: Raw | Fault, error: DataError, dialogue_id: str, *, parsed: bool) -> BadInput:
+    return BadInput(
+        dialogue_id=storable(dialogue_id)[:MAX_ID_LENGTH],
+        where=printable(f"{item.place} {error.where}".strip(), 300) if parsed else error.where,
+        what=error.what,
+        hint=error.hint,
+        content_hash=hashlib.blake2b(item.data, digest_size=16).hexdigest(),
+    )
 
 
 def parse(item: Raw) -> Any:

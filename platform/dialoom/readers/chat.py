@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +14,9 @@ from pydantic import Field
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.errors import BadInput, DataError
 from dialoom.reader import ReaderConfig
-from dialoom.readers._raw import Fault, Place, Raw, line_records
+from dialoom.readers._raw import Fault, Place, Raw, line_records, unpacked_name
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, texts, type_name
+from dialoom.readers._split_list import Split, SplitConfig
 from dialoom.registry import did_you_mean
 from dialoom.schema import NO_INTENT
 
@@ -24,16 +26,16 @@ ROLES: Mapping[str, Speaker] = {**dict.fromkeys(_USER, Speaker.USER), **dict.fro
 """The roles known without settings, in lower case."""
 
 _NO_TURN = frozenset({"developer", "tool", "function"})
-_ID_FIELDS = ("dialogue_id", "id")
+ID_FIELDS = ("dialogue_id", "id")
 _ROLE_FIELDS = ("role", "speaker")
 _TEXT_FIELDS = ("text", "content", "utterance")
 _GOLD_FIELDS = frozenset({"state", "intent", "requested"})
 _TURN_FIELDS = frozenset({*_ROLE_FIELDS, *_TEXT_FIELDS, *_GOLD_FIELDS})
-_OWN_FIELDS = frozenset({*_ID_FIELDS, "turns", "messages", "services", "service", "knowledge", "language"})
+_OWN_FIELDS = frozenset({*ID_FIELDS, "turns", "messages", "services", "service", "knowledge", "language"})
 _ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 
 
-class ChatConfig(ReaderConfig):
+class ChatConfig(SplitConfig):
     """Settings of the reader ``chat``."""
 
     roles: Mapping[str, Literal["user", "system"]] = Field(default_factory=dict)
@@ -47,18 +49,26 @@ class ChatReader:
     config: type[ReaderConfig] = ChatConfig
 
     def wants(self, file_name: str) -> bool:
-        return file_name.removesuffix(".gz").endswith(_ENDINGS)
+        return unpacked_name(file_name).endswith(_ENDINGS)
 
     def read(self, paths: Sequence[Path], config: Any) -> Iterator[Dialogue | BadInput]:
-        own = {name.lower(): Speaker(side) for name, side in config.roles.items()}
-        for path, label in zip(paths, _labels(paths), strict=True):
-            log = _Log(label, own)
-            yield from dialogues(_whole_lines(line_records(path)), log.dialogue, _ID_FIELDS, log.name)
+        return logs(paths, config, lambda path: _whole_lines(line_records(path)))
+
+
+def logs(
+    paths: Sequence[Path], config: ChatConfig, records: Callable[[Path], Iterator[Raw | Fault]]
+) -> Iterator[Dialogue | BadInput]:
+    """The dialogues of ``paths``, whose ``records`` are in the chat format. Raises JobError over a split list."""
+    split = Split(config.ids)
+    own = {name.lower(): Speaker(side) for name, side in config.roles.items()}
+    named = ((path, _Log(label, own)) for path, label in zip(paths, _labels(paths), strict=True))
+    found = (dialogues(records(path), log.dialogue, ID_FIELDS, log.name, split) for path, log in named)
+    return chain(chain.from_iterable(found), split.missing())
 
 
 def _labels(paths: Sequence[Path]) -> list[str]:
     """What each file's records are named after: its stem, with its folder where two files share one."""
-    stems = [path.name.removesuffix(".gz").rpartition(".")[0] or path.name for path in paths]
+    stems = [unpacked_name(path.name).rpartition(".")[0] or path.name for path in paths]
     seen = Counter(stems)
     return [f"{path.parent.name}/{stem}" if seen[stem] > 1 else stem for path, stem in zip(paths, stems, strict=True)]
 
@@ -86,7 +96,7 @@ class _Log:
 
     def dialogue(self, value: Any, raw: Raw) -> Dialogue:
         record = an_object(value, "a dialogue")
-        given = next((record[f] for f in _ID_FIELDS if record.get(f) is not None), None)
+        given = next((record[f] for f in ID_FIELDS if record.get(f) is not None), None)
         field = "turns" if "turns" in record else "messages"
         messages = a_list(member(record, field), f"field '{field}'")
         services = _services(record)

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
-from dialoom.errors import BadInput, DataError, JobError
+from dialoom.errors import BadInput, DataError
 from dialoom.reader import ReaderConfig
-from dialoom.readers._raw import Fault, Raw
+from dialoom.readers._raw import Raw, unpacked_name
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, type_name
 from dialoom.readers._split import json_records
+from dialoom.readers._split_list import Split, SplitConfig
 from dialoom.schema import DONTCARE
-from dialoom.text import storable
 
 DOMAINS = ("taxi", "restaurant", "hospital", "hotel", "attraction", "train", "police", "bus")
 
@@ -33,69 +32,20 @@ _DONTCARE = frozenset({"dont care", "dontcare", "don't care", "do not care"})
 _OTHER_FILES = ("ontology", "schema", "dialogue_acts", "system_acts", "slot_descriptions")
 
 
-class MultiwozConfig(ReaderConfig):
-    """Settings of the reader ``multiwoz``."""
-
-    ids: Path | None = None
-    """A split list: only these dialogues are read. One id a line, or a JSON list; ``.json`` at an id's end is optional.
-    An id of the list that no file holds is a bad input."""
-
-
 class MultiwozReader:
     """``services`` stays empty (domains are predicted, never given); ``extra["goal_domains"]`` keeps the goal's."""
 
     name = "multiwoz"
-    config: type[ReaderConfig] = MultiwozConfig
+    config: type[ReaderConfig] = SplitConfig
 
     def wants(self, file_name: str) -> bool:
-        stem, dot, ending = file_name.removesuffix(".gz").rpartition(".")
+        stem, dot, ending = unpacked_name(file_name).rpartition(".")
         return bool(dot) and ending == "json" and stem not in _OTHER_FILES and not stem.endswith(("_db", "ListFile"))
 
     def read(self, paths: Sequence[Path], config: Any) -> Iterator[Dialogue | BadInput]:
-        if config.ids is None:
-            for path in paths:
-                yield from dialogues(json_records(path, keyed=True), _dialogue)
-            return
-        wanted = _split_list(config.ids)
-        missing = dict(wanted)
-        for path in paths:
-            yield from dialogues(_picked(json_records(path, keyed=True), wanted, missing), _dialogue)
-        for dialogue_id in missing:
-            what = "the split list names this dialogue, but no file holds it"
-            yield BadInput(storable(dialogue_id), str(config.ids), what, "Check that list and data belong together.")
-
-
-def _picked(
-    items: Iterator[Raw | Fault], wanted: Mapping[str, None], missing: dict[str, None]
-) -> Iterator[Raw | Fault]:
-    """The wanted ones of ``items``, and faults that have no id; ids that occur leave ``missing``."""
-    for item in items:
-        short = item.key.removesuffix(".json")
-        if short in wanted:
-            missing.pop(short, None)
-            yield item
-        elif isinstance(item, Fault) and not item.key:
-            yield item
-
-
-def _split_list(path: Path) -> dict[str, None]:
-    """The ids of a split list, in its order, without ``.json``. Raises JobError."""
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".json":
-            ids = orjson.loads(data)
-            if not isinstance(ids, list) or not all(isinstance(i, str) for i in ids):
-                raise JobError("the split list is not a list of texts", where=str(path))
-        else:
-            ids = data.decode("utf-8-sig").split("\n")
-    except OSError as error:
-        raise JobError(f"cannot read the split list: {error.strerror or error}", where=str(path)) from error
-    except ValueError as error:
-        raise JobError(f"the split list cannot be read: {error}", where=str(path)) from error
-    found = dict.fromkeys(short for i in ids if (short := i.strip().removesuffix(".json")))
-    if not found:
-        raise JobError("the split list is empty", where=str(path))
-    return found
+        split = Split(config.ids)
+        found = (dialogues(json_records(path, keyed=True), _dialogue, split=split) for path in paths)
+        return chain(chain.from_iterable(found), split.missing())
 
 
 def _dialogue(value: Any, raw: Raw) -> Dialogue:

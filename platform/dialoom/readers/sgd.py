@@ -9,39 +9,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.errors import BadInput, DataError
 from dialoom.reader import ReaderConfig
-from dialoom.readers._raw import Raw
+from dialoom.readers._raw import Raw, unpacked_name
 from dialoom.readers._records import a_list, a_text, an_id, an_object, dialogues, member, texts
 from dialoom.readers._split import json_records
+from dialoom.readers._split_list import Split, SplitConfig
 
 _SPEAKERS = {"USER": Speaker.USER, "SYSTEM": Speaker.SYSTEM}
 _OWN_FIELDS = frozenset({"dialogue_id", "services", "turns"})
-
-
-class SgdConfig(ReaderConfig):
-    """The format leaves nothing to set."""
+ID_FIELDS = ("dialogue_id",)
 
 
 class SgdReader:
     """Gold frames of user turns are kept whole (all surface forms, intent, requested slots); system turns have none."""
 
     name = "sgd"
-    config: type[ReaderConfig] = SgdConfig
+    config: type[ReaderConfig] = SplitConfig
 
     def wants(self, file_name: str) -> bool:
-        return fnmatchcase(file_name.removesuffix(".gz"), "dialogues_*.json")
+        return fnmatchcase(unpacked_name(file_name), "dialogues_*.json")
 
     def read(self, paths: Sequence[Path], config: Any) -> Iterator[Dialogue | BadInput]:
-        for path in paths:
-            yield from dialogues(json_records(path, keyed=False), _dialogue, ("dialogue_id",))
+        split = Split(config.ids)
+        found = (dialogues(json_records(p, keyed=False), dialogue, ID_FIELDS, split=split) for p in paths)
+        return chain(chain.from_iterable(found), split.missing())
 
 
-def _dialogue(value: Any, raw: Raw) -> Dialogue:
+def dialogue(value: Any, raw: Raw) -> Dialogue:
+    """One parsed record as it is. Raises DataError."""
     record = an_object(value, "a dialogue")
     turns = a_list(member(record, "turns"), "field 'turns'")
     if not turns:
