@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import BaseModel
@@ -161,7 +161,7 @@ def located(path: str, base: Path) -> str:
 def make_plan(job: Job, file: YamlFile) -> Plan:
     """The plan of ``job``. Raises JobError or SchemaError with file and line; starts nothing."""
     base = file.path.parent
-    paths = _data_paths(job, file, base)
+    data = _data(job, file, base)
     schema, seen = _schemas(job, file, base)
     engines = {name: _engine(entry, file, name, base) for name, entry in job.engines.items()}
     variants: list[Variant] = []
@@ -189,7 +189,8 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     _check_writable(identity)
     with placed(file, "data", "options"):
         resolved = _dumped(job)
-    resolved["data"]["paths"] = paths
+    resolved["data"]["paths"] = data.paths
+    resolved["data"]["options"] |= data.located_options
     resolved["schema"] = {n: p and located(p, base) for n, p in resolved["schema"].items()}
     resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
     resolved["methods"] = [{"use": v.use, "name": v.method, **v.settings} for v in variants]
@@ -237,17 +238,28 @@ def placed(file: YamlFile, *path: str | int) -> Iterator[None]:
         raise type(error)(error.what, where=file.where(path), hint=error.hint) from error
 
 
-def _data_paths(job: Job, file: YamlFile, base: Path) -> list[str]:
-    from dialoom.reader import expand_paths, reader_config
+class _Data(NamedTuple):
+    """Where the data lies, from any working directory: the paths, and those options of the reader that are paths."""
+
+    paths: list[str]
+    located_options: dict[str, str]
+
+
+def _data(job: Job, file: YamlFile, base: Path) -> _Data:
+    from dialoom.reader import expand_paths, open_dialogues, reader_config
 
     with placed(file, "data", "reader"):
         registry.find("readers", job.data.reader)
+    given = job.data.options
     with placed(file, "data", "options"):
-        reader_config(job.data.reader, job.data.options)
+        config = reader_config(job.data.reader, given)
+        options = {n: located(str(given[n]), base) for n, v in config if isinstance(v, Path) and n in given}
     with placed(file, "data", "paths"):
         paths = [located(p, base) for p in job.data.paths]
         expand_paths(job.data.reader, paths)
-    return paths
+    with placed(file, "data", "options"):
+        open_dialogues(job.data.reader, paths, {**given, **options})
+    return _Data(paths, options)
 
 
 def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, ...] | None]:
