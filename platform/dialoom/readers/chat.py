@@ -28,9 +28,9 @@ ROLES: Mapping[str, Speaker] = {**dict.fromkeys(_USER, Speaker.USER), **dict.fro
 _NO_TURN = frozenset({"developer", "tool", "function"})
 ID_FIELDS = ("dialogue_id", "id")
 _ROLE_FIELDS = ("role", "speaker")
-_TEXT_FIELDS = ("text", "content", "utterance")
+TEXT_FIELDS = ("text", "content", "utterance")
 _GOLD_FIELDS = frozenset({"state", "intent", "requested"})
-_TURN_FIELDS = frozenset({*_ROLE_FIELDS, *_TEXT_FIELDS, *_GOLD_FIELDS})
+_TURN_FIELDS = frozenset({*_ROLE_FIELDS, *TEXT_FIELDS, *_GOLD_FIELDS})
 _OWN_FIELDS = frozenset({*ID_FIELDS, "turns", "messages", "services", "service", "knowledge", "language"})
 _ENDINGS = (".jsonl", ".ndjson", ".jsonlines")
 
@@ -160,7 +160,7 @@ def _role(record: Mapping[str, Any], where: str) -> str:
 
 def _text(record: Mapping[str, Any], where: str) -> str | None:
     """What is said: a text, or the text parts of a list of parts; None where it is null (a bare tool call)."""
-    field = next((f for f in _TEXT_FIELDS if f in record), _TEXT_FIELDS[0])
+    field = next((f for f in TEXT_FIELDS if f in record), TEXT_FIELDS[0])
     value = member(record, field, where)
     if isinstance(value, list):
         parts = [an_object(part, "a part", where) for part in value]
