@@ -234,17 +234,18 @@ def dialogue_facts(dialogue: Dialogue) -> Row:
 def turn_rows(dialogue: Dialogue, traces: Sequence[TurnTrace], calls: Mapping[int, list[Row]], key: Row) -> list[Row]:
     """A row for every user turn: what the method decided there, the gold, the texts, the sums of its calls."""
     by_turn = {t.turn: t for t in traces}
-    rows, system_text, user_turn = [], "", 0
+    rows: list[Row] = []
+    answers: list[str] = []
     for index, turn in enumerate(dialogue.turns):
         if turn.speaker is not Speaker.USER:
-            system_text = turn.text
+            answers.append(storable(turn.text))
             continue
         turn_calls = calls.get(index, [])
         row: Row = {
             **key,
             "turn": index,
-            "user_turn": user_turn,
-            "system_text": storable(system_text),
+            "user_turn": len(rows),
+            "system_text": "\n".join(answers),
             "user_text": storable(turn.text),
             "gold": gold_frames(turn.frames),
             "n_calls": len(turn_calls),
@@ -254,7 +255,7 @@ def turn_rows(dialogue: Dialogue, traces: Sequence[TurnTrace], calls: Mapping[in
         if trace is not None:
             row |= trace_fields(trace)
         rows.append(row)
-        user_turn += 1
+        answers.clear()
     return rows
 
 
@@ -272,7 +273,7 @@ def trace_fields(trace: TurnTrace) -> Row:
         "first_proposal": slot_values(trace.first_proposal),
         "fired": [
             {
-                "rule": f.rule,
+                "rule": storable(f.rule),
                 "call": f.call,
                 "service": storable(f.service),
                 "slot": storable(f.slot),
@@ -308,8 +309,8 @@ def gold_frames(frames: Sequence[Any] | None) -> list[Row] | None:
     return [
         {
             "service": storable(f.service),
-            "active_intent": f.active_intent,
-            "requested_slots": None if f.requested_slots is None else list(f.requested_slots),
+            "active_intent": None if f.active_intent is None else storable(f.active_intent),
+            "requested_slots": None if f.requested_slots is None else [storable(s) for s in f.requested_slots],
             "slot_values": [
                 {"slot": storable(s), "values": [storable(v) for v in values]} for s, values in f.slot_values.items()
             ],

@@ -29,36 +29,7 @@ from dialoom.runtime.gate import Gate
 from dialoom.runtime.replicas import LocalReplica, Replica
 from dialoom.usage import Usage
 from support import clock
-
-
-class Told:
-    """An engine that does what it is told, call after call; the last word holds on. Counts its calls."""
-
-    identity = EngineIdentity("told", "m")
-
-    def __init__(self, *words: Exception | str) -> None:
-        self.calls: list[Request] = []
-        self._words = list(words) or ["ok"]
-        self.hold: asyncio.Event | None = None
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        word = self._words.pop(0) if len(self._words) > 1 else self._words[0]
-        if isinstance(word, Exception):
-            raise word
-        return [[float(len(t))] for t in texts]
-
-    async def generate(self, request: Request) -> Response:
-        self.calls.append(request)
-        if self.hold is not None:
-            await self.hold.wait()
-        word = self._words.pop(0) if len(self._words) > 1 else self._words[0]
-        if isinstance(word, Exception):
-            raise word
-        return Response(word, Usage(10, 4, 3))
+from support.told import Told
 
 
 def request(text: str = "hi", dialogue: str = "d", call: int = 0, trial: int = 0) -> Request:
