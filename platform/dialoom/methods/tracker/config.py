@@ -30,6 +30,8 @@ class TrackerConfig(MethodConfig, frozen=True):
     """Rules ``coref.*``: no kinds for entities, copies equal their source."""
     ground_rules: bool = False
     """Rule ``ground.untraceable``: a free-text value must have been said or be in the state. Report it apart."""
+    candidates: Literal["dialogue", "all"] = "dialogue"
+    """Services a dialogue may be about: those it lists (all of the schema where it lists none), or always all."""
     slots: Literal["services", "intents"] = "services"
     """Slots shown and allowed: all of the confirmed intents' services, or those of the intents only."""
     deletes: bool = False

@@ -41,7 +41,8 @@ class Tracker:
 
     async def run(self, dialogue: Dialogue, ctx: Context) -> None:
         """Track one dialogue: a trace for every user turn. Raises DataError where gold is asked for and absent."""
-        run = DialogueRun(self, dialogue, ctx, self.scene(ctx.schema, dialogue.lang))
+        schema = ctx.schema if self.config.candidates == "dialogue" else self._schema
+        run = DialogueRun(self, dialogue, ctx, self.scene(schema, dialogue.lang))
         for index, turn in enumerate(dialogue.turns):
             await run.take(index, turn)
 

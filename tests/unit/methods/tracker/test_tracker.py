@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -278,6 +279,14 @@ def test_whole_schema_in_the_prompt() -> None:
     context = track(HELLO, [classify("BookInn"), slots()], definitions="whole")
     for request in context.requests:
         assert "Pick-up time" in request.messages[0].content and "- OrderCab" in request.messages[0].content
+
+
+def test_candidates_are_the_services_of_the_dialogue_or_all() -> None:
+    said = replace(HELLO, services=("inn",))
+    listed = track(said, [classify("FindInn"), slots()])
+    assert "OrderCab" not in listed.requests[0].messages[0].content
+    everything = track(said, [classify("OrderCab"), slots(("to", "town"))], candidates="all")
+    assert everything.traces[0].state == BeliefState({TO: "town"})
 
 
 def test_slots_of_the_chosen_intents_only() -> None:
