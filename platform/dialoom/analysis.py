@@ -262,6 +262,8 @@ class _Dialogues:
     def _missed(
         self, turn: int, ref: SlotRef, gold: tuple[str, ...], state: Mapping[SlotRef, tuple[str, ...]]
     ) -> Cause:
+        if DONTCARE in gold or self._closed(ref):
+            return Cause.OTHER
         copied = any(o != ref for form in gold for o in _holders(state, form))
         key = self.data.dialogue_ids[self.data.dialogue[turn]], self.data.trials[self.data.dialogue[turn]]
         now = "\n".join(text for number, text in self.texts[key] if number == self.data.turn[turn])

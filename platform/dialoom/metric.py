@@ -83,8 +83,7 @@ class Definition:
     """A named way of scoring. The docstring of ``compute`` holds the formula and the oddities kept on purpose.
 
     ``measures[0]`` is the headline. ``data`` says for which data it is computed unless asked for by name: ``any``,
-    ``frames`` (gold per active service, as SGD), ``multiwoz`` (gold is the whole state, MultiWOZ domains), ``asked``
-    (only when asked for).
+    ``frames`` (gold per active service, as SGD), ``multiwoz`` (gold is the whole state, MultiWOZ domains).
     """
 
     name: str
@@ -105,8 +104,10 @@ class Definition:
         return inspect.getdoc(self.compute) or ""
 
     def score(self, data: ScoreInput, declares: frozenset[str]) -> dict[str, Measured]:
-        """Every measure by name, in order; :data:`NULL` for those that judge an output that is not in ``declares``."""
-        allowed = [m for m in self.measures if not m.needs or m.needs in declares]
+        """Every measure by name, in order; :data:`NULL` for those that judge an output that is not in ``declares``, and
+        where nothing is labelled.
+        """
+        allowed = [m for m in self.measures if not m.needs or (m.needs in declares and data.n_turns)]
         if not allowed:
             return {m.name: NULL for m in self.measures}
         found = self.compute(data)
@@ -145,11 +146,26 @@ def measured(
 
     ``dialogue`` is each row's dialogue index. A row counts once in each grouping it has a code in.
     """
+    return measured_each(stats, dialogue, n_dialogues, {"": combine}, by)[""]
+
+
+def measured_each(
+    stats: Sequence[npt.NDArray[np.generic]],
+    dialogue: Ints,
+    n_dialogues: int,
+    combines: Mapping[str, Combine],
+    by: Mapping[str, Grouping] | None = None,
+) -> dict[str, Measured]:
+    """:func:`measured` for several figures of the same sums."""
     columns = [np.asarray(s, dtype=np.float64) for s in stats]
     sums = np.stack([_summed(dialogue, c, n_dialogues) for c in columns])
-    groups = {kind: _grouped(columns, grouping, combine) for kind, grouping in (by or {}).items()}
-    overall = Figure(value_of(combine, sums.sum(axis=1)), len(dialogue))
-    return Measured(overall, groups, sums, combine)
+    grouped = {kind: (g.labels, *_group_sums(columns, g)) for kind, g in (by or {}).items()}
+    found = {}
+    for name, combine in combines.items():
+        groups = {kind: _figures(labels, counts, combine(s)) for kind, (labels, counts, s) in grouped.items()}
+        overall = Figure(value_of(combine, sums.sum(axis=1)), len(dialogue))
+        found[name] = Measured(overall, groups, sums, combine)
+    return found
 
 
 def mean_of(
@@ -166,17 +182,22 @@ def _summed(codes: Ints, weights: Floats, size: int) -> Floats:
     return np.bincount(codes, weights=weights, minlength=size).astype(np.float64)
 
 
-def _grouped(columns: list[Floats], grouping: Grouping, combine: Combine) -> dict[str, Figure]:
+def _group_sums(columns: list[Floats], grouping: Grouping) -> tuple[Ints, Floats]:
+    """Rows and summed columns of each group."""
     inside = grouping.codes >= 0
-    codes = grouping.codes[inside]
     size = len(grouping.labels)
-    counts = np.bincount(codes, minlength=size)
-    sums = np.stack([_summed(codes, c[inside], size) for c in columns])
-    values = combine(sums)
+    if inside.all():
+        codes, kept = grouping.codes, columns
+    else:
+        codes, kept = grouping.codes[inside], [c[inside] for c in columns]
+    return np.bincount(codes, minlength=size), np.stack([_summed(codes, c, size) for c in kept])
+
+
+def _figures(labels: Sequence[str], counts: Ints, values: Floats) -> dict[str, Figure]:
     return {
-        label: Figure(None if np.isnan(values[i]) else float(values[i]), int(counts[i]))
-        for i, label in enumerate(grouping.labels)
-        if counts[i]
+        label: Figure(None if np.isnan(value) else float(value), int(n))
+        for label, n, value in zip(labels, counts, values, strict=True)
+        if n
     }
 
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from dialoom.metric import Ints
 from dialoom.metrics._columns import spread
+from dialoom.metrics._input import ScoreInput
 from dialoom.metrics._traces import read_inputs
 from dialoom.scoring import definitions_for, score_input
 from dialoom.traces.tables import DIALOGUES, TURNS
@@ -129,7 +130,7 @@ def main() -> None:
         write_run(run, synthetic(options.turns))
         watch = Watch()
         ((_, data, declares),) = read_inputs(run)
-    print(f"{'read and join':32} {watch}")
+    print(f"{'read and join':32} {watch}  {data.n_turns:,} turns, {distinct_states(data):,} distinct gold states")
     asked = options.definitions.split(",") if options.definitions else None
     total = Watch()
     for definition in definitions_for(data, asked):
@@ -139,6 +140,15 @@ def main() -> None:
         print(f"{definition.name:32} {watch}  {'–' if value is None else f'{value:.4f}'}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{'all definitions':32} {total}  peak memory {peak:.1f} GB")
+
+
+def distinct_states(data: ScoreInput) -> int:
+    """How many different gold states there are."""
+    rows = data.gold
+    weights = np.random.default_rng(1).integers(1, 1 << 62, len(data.slots) * (len(data.values) + len(data.sets)))
+    keys = np.zeros(data.n_turns, dtype=np.int64)
+    np.add.at(keys, rows.turn, weights[rows.slot * (len(data.values) + len(data.sets)) + rows.value])
+    return len(np.unique(keys))
 
 
 class Watch:

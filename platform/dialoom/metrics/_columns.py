@@ -49,10 +49,25 @@ def encode(arrays: Sequence[pa.Array]) -> tuple[list[str], list[Ints]]:
 
 
 def joined(parts: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """``np.unique`` over all ``parts``: the distinct keys, and each part as indices into them."""
-    keys, inverse = np.unique(np.concatenate(parts), return_inverse=True)
+    """The distinct keys of all ``parts``, and each part as indices into them."""
+    keys, at = numbered(np.concatenate(parts))
     ends = np.cumsum([len(p) for p in parts])
-    return keys.astype(np.int64), list(np.split(inverse.astype(np.int64), ends[:-1]))
+    return keys, list(np.split(at, ends[:-1]))
+
+
+def numbered(keys: Ints) -> tuple[Ints, Ints]:
+    """The sorted distinct ``keys`` (none negative), and each key as its index among them.
+
+    Without sorting where the keys lie close together, as pairs of codes do.
+    """
+    size = int(keys.max(initial=-1)) + 1
+    if size > 4 * len(keys) + 1_000_000:
+        found, inverse = np.unique(keys, return_inverse=True)
+        return found.astype(np.int64), inverse.astype(np.int64)
+    present = np.zeros(size, dtype=np.bool_)
+    present[keys] = True
+    ids = np.cumsum(present) - 1
+    return np.flatnonzero(present), ids[keys]
 
 
 def distinct(*parts: Ints) -> Ints:
@@ -111,7 +126,7 @@ def once_per_pair(a: Ints, b: Ints, function: Callable[[int, int], float]) -> np
     if not len(a):
         return np.empty(0)
     width = int(b.max()) + 1
-    keys, inverse = np.unique(a * width + b, return_inverse=True)
+    keys, inverse = numbered(a * width + b)
     scores = np.fromiter((function(k // width, k % width) for k in keys.tolist()), np.float64, len(keys))
     return scores[inverse]
 

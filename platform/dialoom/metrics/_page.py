@@ -34,7 +34,6 @@ WHEN = {
     "any": "always",
     "frames": "where gold is per active service (SGD)",
     "multiwoz": "on MultiWOZ",
-    "asked": "when asked for",
 }
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dialoom.metric import Ints
-from dialoom.metrics._columns import Interned, last_of_each
+from dialoom.metrics._columns import Interned, last_of_each, numbered
 from dialoom.metrics._input import NO_VALUE, Rows, ScoreInput
 from dialoom.state import DELETE, SlotRef
 
@@ -70,7 +70,7 @@ def _mapped(
 ) -> tuple[list[tuple[int, ...] | None], Ints]:
     """``function`` of every distinct (slot, value), and each row's index into the results."""
     width = int(rows.value.max(initial=0)) + 1
-    keys, at = np.unique(rows.slot * width + rows.value, return_inverse=True)
+    keys, at = numbered(rows.slot * width + rows.value)
     return [function(k // width, k % width) for k in keys.tolist()], at
 
 
@@ -84,5 +84,8 @@ def _rows(rows: Rows, slot_ids: Ints, value_ids: Ints, at: Ints, n_slots: int) -
     slot, value = slot_ids[rows.slot], np.append(value_ids, -1)[at]
     kept = np.flatnonzero((slot >= 0) & (value >= 0))
     turn, slot, value = rows.turn[kept], slot[kept], value[kept]
-    last = last_of_each(turn * max(n_slots, 1) + slot)
-    return Rows(turn[last], slot[last], value[last])
+    key = turn * max(n_slots, 1) + slot
+    if len(key) > 1 and not (key[1:] > key[:-1]).all():
+        last = last_of_each(key)
+        turn, slot, value = turn[last], slot[last], value[last]
+    return Rows(turn, slot, value)

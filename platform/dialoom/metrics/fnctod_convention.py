@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dialoom.metric import Definition, Figure, Measure, Measured, f1, mean_of, measured, precision, recall
+from dialoom.metric import Definition, Figure, Measure, Measured, f1, mean_of, measured_each, precision, recall
 from dialoom.metrics._input import ScoreInput
 from dialoom.metrics._rewrite import rewrite
 from dialoom.metrics.compat.label_fix import SLOT_RULES, TYPO_MAP
@@ -42,12 +42,11 @@ def compute(data: ScoreInput) -> dict[str, Measured]:
     means = [f.value for f in domains.values() if f.value is not None]
     stats = [rows.match, (rows.pred >= 0) & ~rows.match, (rows.gold >= 0) & ~rows.match]
     dialogue = states.dialogue[rows.turn]
+    combines = {"slot_f1": f1, "slot_precision": precision, "slot_recall": recall}
     return {
         "joint_goal_accuracy": Measured(joint.overall, {"domain": domains, **joint.by}, joint.sums, joint.combine),
         "mean_domain_accuracy": Measured(Figure(sum(means) / len(means) if means else None, len(means))),
-        "slot_f1": measured(stats, dialogue, n, f1),
-        "slot_precision": measured(stats, dialogue, n, precision),
-        "slot_recall": measured(stats, dialogue, n, recall),
+        **measured_each(stats, dialogue, n, combines),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dialoom.metric import Combine, Definition, Floats, Grouping, Measure, Measured, measured
+from dialoom.metric import Combine, Definition, Floats, Grouping, Measure, Measured, measured, measured_each
 from dialoom.metrics._columns import once_per_pair
 from dialoom.metrics._input import ScoreInput
 from dialoom.metrics._rewrite import rewrite
@@ -64,8 +64,7 @@ def score(data: ScoreInput, *, drop_dontcare: bool) -> dict[str, Measured]:
     groups = {"service": Grouping(list(states.services), states.slot_service[rows.slot])}
     groups["slot"] = Grouping([f"{r.service}/{r.slot}" for r in states.slots], rows.slot)
     combines: Mapping[str, Combine] = {"slot_f1": _f1, "slot_precision": _precision, "slot_recall": _recall}
-    for name, combine in combines.items():
-        result[name] = measured(counts, data.dialogue[rows.turn], n, combine, groups)
+    result |= measured_each(counts, data.dialogue[rows.turn], n, combines, groups)
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dialoom.metric import Definition, Grouping, Measure, Measured, f1, measured, precision, recall
+from dialoom.metric import Definition, Grouping, Measure, Measured, f1, measured_each, precision, recall
 from dialoom.metrics._input import Alignment, ScoreInput
 
 MEASURES = (
@@ -25,11 +25,8 @@ def counted(data: ScoreInput, rows: Alignment) -> dict[str, Measured]:
     stats = [right, (rows.pred >= 0) & ~right, (rows.gold >= 0) & ~right]
     groups = data.service_grouping(data.slot_service[rows.slot]) | data.turn_grouping(rows.turn)
     groups["slot"] = Grouping([f"{ref.service}/{ref.slot}" for ref in data.slots], rows.slot)
-    dialogue, n = data.dialogue[rows.turn], data.n_dialogues
-    return {
-        m.name: measured(stats, dialogue, n, combine, groups)
-        for m, combine in zip(MEASURES, (f1, precision, recall), strict=True)
-    }
+    combines = {"f1": f1, "precision": precision, "recall": recall}
+    return measured_each(stats, data.dialogue[rows.turn], data.n_dialogues, combines, groups)
 
 
 PLUGIN = Definition(

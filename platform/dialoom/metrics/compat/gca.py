@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dialoom.metric import Bools, Floats, Grouping, Ints, Measured, mean_of
-from dialoom.metrics._columns import distinct, find_keys, last_of_each
+from dialoom.metrics._columns import distinct, find_keys, last_of_each, numbered
 from dialoom.metrics._input import Rows, ScoreInput
 
 SOURCE = "Granular_Change_Accuracy repository at a81b6efd7b85"
@@ -79,7 +79,7 @@ def _slots_as_read(data: ScoreInput, slot: Ints, gold: Ints, pred: Ints) -> tupl
     for value in (gold, pred):
         read = slot.copy()
         odd = np.flatnonzero((value >= 0) & dashed[value])
-        keys, inverse = np.unique(slot[odd] * width + value[odd], return_inverse=True)
+        keys, inverse = numbered(slot[odd] * width + value[odd])
         texts = [f"{data.slot_name(k // width)}-{data.values[k % width]}".rpartition("-")[0] for k in keys.tolist()]
         read[odd] = np.array([ids.setdefault(t, len(ids)) for t in texts], dtype=np.int64)[inverse]
         sides.append(read)
