@@ -26,6 +26,7 @@ from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.index import Index
 from dialoom.runtime.plan import Plan, differences
 from dialoom.runtime.progress import Progress
+from dialoom.tracking.tracker import shown_uri
 
 if TYPE_CHECKING:
     from dialoom.tracking.tracker import Tracker
@@ -192,7 +193,10 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
         "versions": versions(),
     }
     folder.put_json(RUN_FILE, record)
-    folder.put("job.yaml", yaml.safe_dump(dict(plan.job), sort_keys=False, allow_unicode=True).encode())
+    job = dict(plan.job)
+    if job["tracking"]["uri"]:
+        job["tracking"] = {**job["tracking"], "uri": shown_uri(job["tracking"]["uri"])}
+    folder.put("job.yaml", yaml.safe_dump(job, sort_keys=False, allow_unicode=True).encode())
     for name, text in plan.prompts.items():
         folder.put(f"prompts/{name}", text.encode())
 

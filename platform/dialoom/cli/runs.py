@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,19 +30,15 @@ def register(app: typer.Typer) -> None:
 
 def overrides(settings: list[str]) -> dict[str, Any]:
     """``field=value`` words as a mapping; values are read as YAML. Raises JobError."""
-    import yaml
-
     from dialoom.errors import JobError
+    from dialoom.yaml_file import yaml_value
 
     found = {}
     for word in settings:
         field, sign, value = word.partition("=")
         if not sign or not field:
             raise JobError(f"--set takes FIELD=VALUE, found '{word}'", hint="For example --set data.limit=64.")
-        try:
-            found[field] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise JobError(f"--set {field}: '{value}' is not a YAML value", hint="Quote it.") from error
+        found[field] = yaml_value(value, f"--set {field}")
     return found
 
 
@@ -78,7 +76,7 @@ def run(
     """
     settings = list(set_)
     if reuse:
-        settings.append(f"run.reuse={list(reuse)}")
+        settings.append(f"run.reuse={json.dumps(list(reuse))}")
     plan = planned(job, settings, replay)
     result = execute(plan, tracking=tracking, log_format=log_format)
     raise typer.Exit(result.status)
@@ -88,13 +86,14 @@ def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> R
     """Run ``plan`` with the progress line, log it, and print what came of it."""
     from dialoom import run as runner
     from dialoom.cli.summary import show_result
-    from dialoom.cli.terminal import ProgressView
-    from dialoom.errors import TrackingError
+    from dialoom.cli.terminal import ProgressView, check_format
+    from dialoom.errors import DialoomError
     from dialoom.logs import log_to
 
+    check_format(log_format)
     folder = runner.run_folder(plan)
     folder.make()
-    log_to(folder.path / "log.jsonl")
+    handler = log_to(folder.path / "log.jsonl")
     tracker = make_tracker(plan) if tracking and plan.options.tracking.enabled else None
     units = len(plan.variants) * plan.options.trials
     with ProgressView(log_format, "dialogues" if units == 1 else "units") as view:
@@ -103,9 +102,10 @@ def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> R
         try:
             tracker.finish()
             result.tracking = tracker.uri
-        except TrackingError as error:
+        except DialoomError as error:
             result.notes.append(f"not logged to MLflow: {error}")
     show_result(result)
+    logging.getLogger("dialoom").removeHandler(handler)
     return result
 
 
@@ -139,12 +139,18 @@ def log(
 
     from dialoom.cli.results import existing_run
     from dialoom.cli.terminal import out
+    from dialoom.errors import JobError
     from dialoom.job import TrackingConfig
-    from dialoom.tracking.tracker import Tracker, default_uri, shown_uri
+    from dialoom.tracking.tracker import HIDDEN, Tracker, default_uri, shown_uri
 
     folder = existing_run(run_folder, "dialogues", "turns", "calls")
     job = yaml.safe_load(folder.read("job.yaml") or b"{}") or {}
     config = TrackingConfig.model_validate(job.get("tracking") or {})
     where = uri or config.uri or default_uri(str(folder.path.parent))
+    if HIDDEN in where:
+        hint = (
+            "Give it with --uri, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD and leave it out there."
+        )
+        raise JobError("the run folder holds the tracking URI without its password", where=where, hint=hint)
     run_id = Tracker(folder, where, experiment or config.experiment).finish()
     out.print(f"logged as MLflow run {run_id} at {shown_uri(where)}", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from dialoom.errors import DialoomError
+from dialoom.errors import DialoomError, JobError
+from dialoom.registry import did_you_mean
 from dialoom.text import printable
 
 if TYPE_CHECKING:
@@ -50,6 +52,15 @@ def count(number: float) -> str:
         if number >= size:
             return f"{number / (1e3 if unit == 'k' else size):.1f}{unit}"
     return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+
+
+FORMATS = ("auto", "live", "plain", "json", "quiet")
+
+
+def check_format(style: str) -> None:
+    """Raises JobError for a way of showing progress that there is not."""
+    if style not in FORMATS:
+        raise JobError(f"--log-format {style}: there is no such format", hint=did_you_mean(style, list(FORMATS)))
 
 
 class ProgressView:
@@ -92,8 +103,9 @@ class ProgressView:
             line = orjson.dumps({**record, "trouble": progress.trouble or None}).decode()
         else:
             line = progress_line(progress, self._unit).plain
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # nobody reads any more: the run goes on
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
 
 
 def progress_line(progress: Progress, unit: str) -> Text:
@@ -124,8 +136,10 @@ def progress_line(progress: Progress, unit: str) -> Text:
 
 def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table in the house look; the columns named in ``right`` are figures."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(title=safe(title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         figure = column in right
-        made.add_column(column, justify="right" if figure else "left", style="", header_style="dim", no_wrap=figure)
+        made.add_column(
+            safe(column), justify="right" if figure else "left", style="", header_style="dim", no_wrap=figure
+        )
     return made

@@ -1,11 +1,12 @@
 """MLflow: one run of the tracking server for one run folder, with live figures and, at the end, everything.
 
-Nothing here may cost a result: a server that is down is noted, and ``dialoom log RUN`` logs later from the folder alone.
+Nothing here may cost a result: a server that is down is noted, and ``dialoom log RUN`` logs later from the folder.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
@@ -13,9 +14,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from dialoom.errors import TrackingError
+from dialoom.errors import DialoomError, TrackingError
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.progress import Progress
 from dialoom.text import printable
@@ -25,20 +25,23 @@ log = logging.getLogger(__name__)
 LIVE_S = 10.0
 BATCH_METRICS = 900
 BATCH_PARAMS = 90
+_USER = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)[^/?#\s]*@")
+HIDDEN = "***@"
+"""Stands for user name and password in a URI that is shown or stored."""
+RUN_IDS = "tracking.json"
+"""In the run folder: tracking URI to the id of the MLflow run there."""
 _NAME = re.compile(r"[^A-Za-z0-9_\-. /:]")
 
 
 def default_uri(root: str) -> str:
-    """The tracking URI: ``MLFLOW_TRACKING_URI``, else a SQLite store in the run root."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(root).absolute() / 'mlflow.db'}"
+    """The tracking URI: ``MLFLOW_TRACKING_URI``, else a SQLite store in the run root (here, for a root elsewhere)."""
+    place = Path.cwd() if "://" in root else Path(root).absolute()
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{place / 'mlflow.db'}"
 
 
 def shown_uri(uri: str) -> str:
     """The URI without user name and password."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc:
-        return uri
-    return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
+    return _USER.sub(r"\1***@", uri)
 
 
 class Tracker:
@@ -64,7 +67,7 @@ class Tracker:
         while not self._stop.wait(LIVE_S):
             try:
                 self._log_metrics(progress.metrics(), step=int(time.monotonic() - started))
-            except TrackingError as error:
+            except DialoomError as error:
                 log.warning("live figures are not logged: %s", error)
 
     def finish(self) -> str:
@@ -80,7 +83,7 @@ class Tracker:
         self._connect(record)
         self._guarded(lambda: self._log_params(record))
         self._log_metrics(final_metrics(record, scores, self._folder), step=0)
-        self._guarded(lambda: self._log_artifacts())
+        self._guarded(lambda: self._log_artifacts(record))
         status = {"complete": "FINISHED", "interrupted": "KILLED"}.get(str(record.get("status")), "FAILED")
         self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
         return self._run_id
@@ -92,9 +95,11 @@ class Tracker:
 
         try:
             return work()
-        except (MlflowException, SQLAlchemyError, OSError, requests.RequestException) as error:
+        except (MlflowException, SQLAlchemyError, OSError, requests.RequestException, ImportError) as error:
+            text = shown_uri(str(error).strip().split("\n")[0])
+            cause = re.search(r"\[Errno -?\d+\] [^'\")]*", str(error))
             raise TrackingError(
-                printable(str(error).strip().split("\n")[0], 300),
+                f"{printable(text, 200)}{f' ({cause[0]})' if cause and cause[0] not in text[:200] else ''}",
                 where=shown_uri(self.uri),
                 hint=f"Results are safe in {self._folder}; log them later with 'dialoom log {self._folder}'.",
             ) from error
@@ -122,19 +127,19 @@ class Tracker:
             local = self.uri.startswith("sqlite:")
             artifacts = (self._folder.path.absolute().parent / "mlartifacts").as_uri() if local else None
             experiment_id = client.create_experiment(self._experiment, artifact_location=artifacts)
-        known = (record.get("mlflow") or {}).get(shown_uri(self.uri))
-        if known:
+        known = self._folder.read_json(RUN_IDS) or {}
+        place = shown_uri(self.uri)
+        if place in known:
             try:
-                client.update_run(known, status="RUNNING")
-                self._run_id = known
-            except MlflowException:
-                known = None  # the store was emptied since
-        if not known:
+                client.update_run(known[place], status="RUNNING")
+                self._run_id = known[place]
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":  # else the store was emptied since
+                    raise
+        if not self._run_id:
             run = client.create_run(experiment_id, run_name=str(record.get("name", self._folder.path.name)))
             self._run_id = run.info.run_id
-            record = self._folder.read_json("run.json") or dict(record)
-            record["mlflow"] = {**(record.get("mlflow") or {}), shown_uri(self.uri): self._run_id}
-            self._folder.put_json("run.json", record)
+            self._folder.put_json(RUN_IDS, {**known, place: self._run_id})
         self._client = client
 
     def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
@@ -150,23 +155,22 @@ class Tracker:
     def _log_params(self, record: Mapping[str, Any]) -> None:
         from mlflow.entities import Param, RunTag
 
-        params = [Param(k, str(v)[:5000]) for k, v in flat_params(record).items()]
+        params = [Param(metric_name(k), str(v)[:5000]) for k, v in flat_params(record).items()]
         for chunk in chunks(params, BATCH_PARAMS):
             self._client.log_batch(self._run_id, params=chunk)
-        tags = [RunTag(k, str(v)[:4000]) for k, v in run_tags(record).items()]
+        tags = [RunTag(metric_name(k), str(v)[:4000]) for k, v in run_tags(record).items()]
         self._client.log_batch(self._run_id, tags=tags)
 
-    def _log_artifacts(self) -> None:
-        for name in ("job.yaml", "run.json", "scores.json"):
-            if (self._folder.path / name).exists():
-                self._client.log_artifact(self._run_id, str(self._folder.path / name))
-        if (self._folder.path / "prompts").exists():
-            self._client.log_artifacts(self._run_id, str(self._folder.path / "prompts"), "prompts")
+    def _log_artifacts(self, record: Mapping[str, Any]) -> None:
+        prompts = [f"prompts/{name}" for name in (record.get("identity") or {}).get("prompts") or {}]
+        for name in ("job.yaml", "run.json", "scores.json", *prompts):
+            if self._folder.read(name) is not None:
+                self._client.log_artifact(self._run_id, str(self._folder.fetch(name)), name.rpartition("/")[0] or None)
 
 
 def metric_name(name: str) -> str:
-    """``name`` with every character that MLflow refuses replaced."""
-    return _NAME.sub("_", name)
+    """``name`` with every character that MLflow refuses replaced, at most 250 characters long."""
+    return _NAME.sub("_", name)[:250]
 
 
 def chunks(items: list[Any], size: int) -> Iterable[list[Any]]:
@@ -204,4 +208,4 @@ def final_metrics(record: Mapping[str, Any], scores: Mapping[str, Any], folder: 
     metrics |= {f"session/{k}": float(v) for k, v in (record.get("last_session") or {}).items()}
     if scores:
         metrics |= ScoreReport.from_dict(scores).flat()
-    return {k: v for k, v in metrics.items() if v is not None and v == v}
+    return {k: v for k, v in metrics.items() if v is not None and math.isfinite(v)}
