@@ -77,7 +77,7 @@ def show(
     ] = None,
     prompts: Annotated[bool, typer.Option(help="Show the prompts too.")] = False,
     outcome: Annotated[str | None, typer.Option(help="List only dialogues with this outcome.")] = None,
-    most: Annotated[int, typer.Option(help="Rows listed at most.")] = 40,
+    most: Annotated[int, typer.Option(min=1, help="Rows listed at most.")] = 40,
 ) -> None:
     """Look at a run: its dialogues, or one dialogue turn by turn."""
     folder = existing_run(run, "dialogues", "turns", "calls", "messages")
@@ -93,8 +93,14 @@ def _list(run: Path, outcome: str | None, most: int) -> None:
     import pyarrow.dataset as ds
 
     from dialoom.cli.terminal import count, out, safe, table
+    from dialoom.errors import JobError
+    from dialoom.outcome import Outcome
+    from dialoom.registry import did_you_mean
     from dialoom.traces.read import read_table
 
+    if outcome is not None and outcome not in list(Outcome):
+        hint = did_you_mean(outcome, [o.value for o in Outcome])
+        raise JobError(f"--outcome {outcome}: there is no such outcome", hint=hint)
     columns = ["dialogue_id", "method", "cell", "trial", "outcome", "n_user_turns", "n_calls", "output_tokens", "error"]
     where = None if outcome is None else ds.field("outcome") == outcome
     found = read_table(run, "dialogues", columns, where)
