@@ -44,7 +44,7 @@ def stats(run: RunArgument) -> None:
 def list_(
     run: RunArgument,
     dialogue: Annotated[str | None, typer.Option(help="Only this dialogue's calls.")] = None,
-    most: Annotated[int, typer.Option(help="Rows listed at most.")] = 40,
+    most: Annotated[int, typer.Option(min=1, help="Rows listed at most.")] = 40,
 ) -> None:
     """List calls: where they belong, what they cost, how they ended."""
     import pyarrow.dataset as ds

@@ -26,7 +26,7 @@ def schema_check(
     data: Annotated[
         list[Path], typer.Option(help="Labelled dialogues: list the gold values that the validator puts out of reach.")
     ] = [],  # noqa: B006 - typer reads it once
-    most: Annotated[int, typer.Option(help="Rows shown at most.")] = 60,
+    most: Annotated[int, typer.Option(min=1, help="Rows shown at most.")] = 60,
 ) -> None:
     """Say before a run what in a schema will hurt; exit status 1 where something surely will."""
     from dialoom.cli.terminal import out, safe, table

@@ -20,8 +20,8 @@ from dialoom.text import printable
 if TYPE_CHECKING:
     from dialoom.runtime.progress import Progress
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 LINE_S = 10.0
 
