@@ -1,8 +1,8 @@
 """Reader ``parquet``: logs as a table, one dialogue a row, in the field names of the reader ``chat``.
 
 The column ``turns`` (or ``messages``) is a list of structs with ``role`` and ``text`` (or ``content``); ``state``,
-``intent`` and ``requested`` may stand beside them, as structs or maps. A null is a field that is absent, as every row has
-all fields of a struct. Columns that the format does not know are kept in ``extra``.
+``intent`` and ``requested`` may stand beside them, as structs or maps. A null is a field that is absent, as
+every row has all fields of a struct. Columns that the format does not know are kept in ``extra``.
 """
 
 from __future__ import annotations
