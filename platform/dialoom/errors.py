@@ -63,6 +63,12 @@ class StorageError(DialoomError):
     kind = "storage"
 
 
+class FetchError(DialoomError):
+    """Public data cannot be downloaded, or what came is not what it should be; the target folder is as it was."""
+
+    kind = "fetch"
+
+
 class TrackingError(DialoomError):
     """The tracking server cannot be reached or refuses; never costs a result."""
 
