@@ -44,6 +44,8 @@ def score(
     gold: Annotated[Path | None, typer.Option(help="Gold that belongs to --predictions.")] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema of the evaluated split.")] = None,
     seen: Annotated[Path | None, typer.Option(help="Schema of the training split: its services count as seen.")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Format of --predictions; found by itself.")] = None,
+    partial: Annotated[bool, typer.Option(help="Predicted dialogues may end early; the rest is not scored.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
 ) -> None:
     """Score a run from its traces alone, or predictions made elsewhere."""
@@ -64,7 +66,9 @@ def score(
     else:
         assert predictions is not None
         services = None if seen is None else list(load_schema(seen).services)
-        report = score_predictions(predictions, gold, schema, definitions=names, seen_services=services)
+        report = score_predictions(
+            predictions, gold, schema, format=format_, definitions=names, seen_services=services, partial=partial
+        )
     if json is not None:
         json.write_bytes(orjson.dumps(report.to_dict(), option=orjson.OPT_INDENT_2) + b"\n")
     show_scores(report)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from dialoom.errors import DialoomError, EngineDown
 
+PATIENCE_S = {"RAY_raylet_start_wait_time_s": 120, "RAY_health_check_timeout_ms": 30_000}
+"""A busy machine is no dead one: how long Ray waits for its own processes. Values from the environment go first."""
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
 
@@ -18,6 +20,8 @@ def cluster() -> Iterator[None]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    for name, seconds in PATIENCE_S.items():
+        os.environ.setdefault(name, str(seconds))
     import ray
 
     address = os.environ.get("RAY_ADDRESS")

@@ -58,8 +58,6 @@ class RemoteFolder(RunFolder):
             raise
         except Exception as error:
             # Every fsspec back end raises its own kinds; all of them mean that the store did not do it.
-            if isinstance(error, FileNotFoundError):
-                raise
             text = f"{type(error).__name__}: {error}"
             raise StorageError(text, where=f"{self._url}/{name}", hint="Check the store, then run again.") from error
 
