@@ -76,7 +76,7 @@ def differences(found: Comparison) -> Table:
         if paired.difference:
             scale, sign = (100.0, " %") if contrast.unit == "fraction" else (1.0, "")
             ends = paired.interval
-            span = "" if ends is None else f"{scale * ends.low:+.2f} – {scale * ends.high:+.2f}"
+            span = "" if ends is None else f"{scale * ends.low:+.2f}\u00a0–\u00a0{scale * ends.high:+.2f}"
             difference = f"{scale * paired.difference:+.2f}{sign}{contrast.mark}"
             row = (
                 contrast.definition,

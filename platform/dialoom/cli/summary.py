@@ -108,7 +108,7 @@ def show_scores(report: ScoreReport, *, only: Collection[str] = ()) -> None:
                 left_out += 1
                 continue
             ends = score.interval
-            interval = "" if ends is None else f"{figure(ends.low, score.unit)} – {figure(ends.high, score.unit)}"
+            interval = "" if ends is None else f"{figure(ends.low, score.unit)}\u00a0–\u00a0{figure(ends.high, score.unit)}"
             value = figure(score.overall.value, score.unit)
             rows.add_row(safe(definition.name), safe(name, style="dim"), value, interval, f"{score.overall.n:,}")
         out.print(rows)
