@@ -111,6 +111,7 @@ def write_job(path: Path, script: Path) -> Path:
     return path
 
 
+@pytest.mark.timeout(300)
 def test_the_whole_runtime_ends_at_the_oracle(tmp_path: Path) -> None:
     from dialoom.cli.runs import planned
     from dialoom.run import run

@@ -217,7 +217,7 @@ class _Check:
             return value
         if is_dontcare(value) and self.validator.catalog.dontcare:
             return DONTCARE if rules.schema else value
-        if not slot.is_categorical and rules.coref and not copied and self._is_kind(slot, value):
+        if not slot.is_categorical and rules.coref and not copied and self._is_kind(ref, slot, value):
             return _problem("coref.kind", ref, self.table, value)
         if rules.schema:
             formed = in_form(slot, value)
@@ -228,9 +228,12 @@ class _Check:
             return _problem("ground.untraceable", ref, self.table, value)
         return value
 
-    def _is_kind(self, slot: Slot, value: str) -> bool:
-        referents = self.validator.referents
-        return referents.is_kind(value) and not referents.may_be_kind(slot)
+    def _is_kind(self, ref: SlotRef, slot: Slot, value: str) -> bool:
+        """Also where the value is the schema's own description of the slot or its service."""
+        validator = self.validator
+        if value in (slot.description, validator.catalog.services[ref.service].description):
+            return True
+        return validator.referents.is_kind(value) and not validator.referents.may_be_kind(slot)
 
     def _copied(self, ref: SlotRef, slot: Slot, pair: Pair) -> str | Problem | None:
         """The value of the slot that this one is copied from; None where it is no copy."""
