@@ -124,7 +124,7 @@ class EngineConfig(BaseModel, extra="forbid", frozen=True):
     concurrency: int | None = None
     """Calls in flight at most, per replica; None takes the engine's own figure."""
     price: str | None = None
-    """Name of the entry in the price table; None: no price is known and cost is null."""
+    """Name of its price, in the job's ``prices`` or dialoom's table; None: no price is known and cost is null."""
 
 
 class EnginePlugin(Protocol):

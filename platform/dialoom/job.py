@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from dialoom import registry
 from dialoom.errors import DialoomError, JobError
+from dialoom.prices import Price
 from dialoom.text import printable
 from dialoom.yaml_file import Path_, YamlFile, read_yaml
 
@@ -156,6 +157,8 @@ class Job(_Part):
     """Repeats of every unit."""
     seed: int = Field(default=0, ge=0, le=MOST)
     """Seed of everything that draws."""
+    prices: dict[str, Price] = {}
+    """Prices by name, beside and before dialoom's own dated table. Not part of the digest."""
     scores: tuple[str, ...] = ()
     """Metric definitions; empty takes those that fit the data."""
     limits: LimitConfig = LimitConfig()

@@ -212,11 +212,19 @@ def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed
         "dialogues_read": feed.read,
         "units_skipped": feed.skipped,
         "engines": driver.engines,
+        "engine_time": _added(record.get("engine_time") or {}, driver.engine_time),
         "data": data,
         "last_session": {"seconds": result.seconds, **counts},
         "finished_at": time.time(),
     }
     folder.put_json(RUN_FILE, record)
+
+
+def _added(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Engine times of earlier sessions of the run and of this one together."""
+    names = old.keys() | new.keys()
+    keys = ("replica_s", "gpu_usd")
+    return {n: {k: (old.get(n) or {}).get(k, 0.0) + (new.get(n) or {}).get(k, 0.0) for k in keys} for n in names}
 
 
 class Background:

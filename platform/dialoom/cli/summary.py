@@ -108,7 +108,8 @@ def show_scores(report: ScoreReport, *, only: Collection[str] = ()) -> None:
                 left_out += 1
                 continue
             ends = score.interval
-            interval = "" if ends is None else f"{figure(ends.low, score.unit)}\u00a0–\u00a0{figure(ends.high, score.unit)}"
+            low, high = (figure(e, score.unit) for e in ((ends.low, ends.high) if ends else (None, None)))
+            interval = f"{low}\u00a0–\u00a0{high}" if ends else ""
             value = figure(score.overall.value, score.unit)
             rows.add_row(safe(definition.name), safe(name, style="dim"), value, interval, f"{score.overall.n:,}")
         out.print(rows)

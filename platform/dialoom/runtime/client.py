@@ -24,6 +24,7 @@ from dialoom.errors import (
     StorageError,
 )
 from dialoom.faults import fault_point
+from dialoom.prices import Price
 from dialoom.runtime.calllog import CallLog, Digests, kept
 from dialoom.runtime.replicas import Replica
 
@@ -46,6 +47,7 @@ class Counts:
     cached_tokens: int = 0
     output_tokens: int = 0
     waiting_s: float = 0.0
+    cost_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Pool:
     identity: EngineIdentity
     replicas: list[Replica]
     sticky: dict[str, int] = field(default_factory=dict)
+    price: Price | None = None
 
     def pick(self, dialogue_id: str) -> Replica | None:
         """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
@@ -170,6 +173,8 @@ class EngineClient:
         counts.prompt_tokens += usage.prompt_tokens
         counts.cached_tokens += usage.cached_tokens
         counts.output_tokens += usage.output_tokens
+        if pool.price is not None:
+            counts.cost_usd += pool.price.of(usage)
         return Answer(response, digest.hex(), False, sent_at, latency_s)
 
     async def _replica(self, pool: Pool, dialogue_id: str) -> Replica:

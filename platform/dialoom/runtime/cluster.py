@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Iterator
 
 from dialoom.errors import DialoomError, EngineDown
 
-PATIENCE_S = {"RAY_raylet_start_wait_time_s": 120, "RAY_health_check_timeout_ms": 30_000}
-"""A busy machine is no dead one: how long Ray waits for its own processes. Values from the environment go first."""
+log = logging.getLogger(__name__)
+
+RAY_SETTINGS = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_health_check_timeout_ms": "30000",
+    "RAY_worker_niceness": "0",
+}
+"""Quiet, patient with a busy machine, and no lower priority for actors: they do the work. The environment goes first."""
+STARTS = 3
+"""Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
 
@@ -17,16 +28,25 @@ OBJECT_STORE_BYTES = 256 << 20
 @contextlib.contextmanager
 def cluster() -> Iterator[None]:
     """Ray for the time of a run. A local one ends with it. Raises EngineDown where it cannot start."""
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
-    for name, seconds in PATIENCE_S.items():
-        os.environ.setdefault(name, str(seconds))
+    for name, value in RAY_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    joined = ray.is_initialized()
+    if not joined:
+        _start()
+    try:
+        yield
+    finally:
+        if not joined:
+            ray.shutdown()
+
+
+def _start() -> None:
     import ray
 
     address = os.environ.get("RAY_ADDRESS")
-    joined = ray.is_initialized()
-    if not joined:
+    for attempt in range(1 if address else STARTS):
         try:
             if address:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="dialoom")
@@ -38,16 +58,14 @@ def cluster() -> Iterator[None]:
                     namespace="dialoom",
                     object_store_memory=OBJECT_STORE_BYTES,
                 )
+            return
         except Exception as error:  # Ray raises bare exceptions where its processes are late or die
             ray.shutdown()
-            where = f"RAY_ADDRESS={address}" if address else "local Ray"
-            hint = "Try again if the machine was busy; else run 'dialoom doctor'."
-            raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
-    try:
-        yield
-    finally:
-        if not joined:
-            ray.shutdown()
+            if attempt == STARTS - 1 or address:
+                where = f"RAY_ADDRESS={address}" if address else "local Ray"
+                hint = "Try again if the machine was busy; else run 'dialoom doctor'."
+                raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
+            log.warning("Ray did not start, trying again: %s", error)
 
 
 def own_process_group() -> None:

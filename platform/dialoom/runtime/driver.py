@@ -58,6 +58,7 @@ class Driver:
         self.ending = Ending.DONE
         self.error: DialoomError | None = None
         self.engines: dict[str, list[dict[str, Any]]] = {}
+        self.engine_time: dict[str, dict[str, float]] = {}
         self._plan = plan
         self._folder = folder
         self._feed = feed
@@ -88,11 +89,21 @@ class Driver:
             await asyncio.gather(*(self._serve(slot) for slot in self._slots))
             await self._close_rest()
             await self._close()
+            self._account_engines()
         finally:
             watcher.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
             self._kill()
+
+    def _account_engines(self) -> None:
+        """Seconds that each engine's replicas were up, and what their GPUs cost in that time."""
+        up_s = time.monotonic() - self.progress.started
+        for name, spec in self._plan.engines.items():
+            replica_s = up_s * spec.replicas if spec.hosted else 0.0
+            gpus = float(spec.resources.get("num_gpus", 0)) or 1.0
+            gpu_usd = replica_s * gpus / 3600.0 * spec.price.gpu_hour if spec.price is not None else 0.0
+            self.engine_time[name] = {"replica_s": replica_s, "gpu_usd": gpu_usd}
 
     def stop(self, ending: Ending, error: DialoomError | None = None) -> None:
         """Stop in good order; the first reason counts."""

@@ -21,6 +21,7 @@ from dialoom import registry
 from dialoom.engine import EngineIdentity
 from dialoom.errors import EngineError, JobError, SchemaError
 from dialoom.job import EngineEntry, Job, MethodEntry, plugin_settings
+from dialoom.prices import Price, find_price
 from dialoom.schema import Schema
 from dialoom.text import printable
 from dialoom.unit import UnitKey
@@ -52,7 +53,7 @@ class EngineSpec(Part):
     adaptive: bool = False
     sources: tuple[str, ...] = ()
     resources: Mapping[str, float] = field(default_factory=dict)
-    price: str | None = None
+    price: Price | None = None
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def make_plan(job: Job, file: YamlFile) -> Plan:
     base = file.path.parent
     data = _data(job, file, base)
     schema, seen = _schemas(job, file, base)
-    engines = {name: _engine(entry, file, name, base) for name, entry in job.engines.items()}
+    engines = {name: _engine(entry, job, file, name, base) for name, entry in job.engines.items()}
+    _check_cost_limit(job, engines, file)
     variants: list[Variant] = []
     prompts: dict[str, str] = {}
     for i, entry in enumerate(job.methods):
@@ -274,7 +276,24 @@ def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, .
     return schema, tuple(n for n in schema.services if n in seen.services)
 
 
-def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> EngineSpec:
+def _check_cost_limit(job: Job, engines: Mapping[str, EngineSpec], file: YamlFile) -> None:
+    unpriced = [name for name, e in engines.items() if e.price is None]
+    if job.limits.cost_usd is not None and unpriced:
+        raise JobError(
+            f"engine '{unpriced[0]}' has no price, so what it costs cannot be limited",
+            where=file.where(("limits", "cost_usd")),
+            hint="Set its 'price' to a name of the price table or of this job's 'prices'.",
+        )
+
+
+def _price(name: str | None, job: Job, file: YamlFile, engine: str) -> Price | None:
+    if name is None:
+        return None
+    with placed(file, "engines", engine, "price"):
+        return find_price(name, job.prices)
+
+
+def _engine(entry: EngineEntry, job: Job, file: YamlFile, name: str, base: Path) -> EngineSpec:
     plugin, config = plugin_settings("engines", entry, file, ("engines", name))
     settings = _settings(config)
     for key in ("answers", "model", "run"):
@@ -295,7 +314,7 @@ def _engine(entry: EngineEntry, file: YamlFile, name: str, base: Path) -> Engine
         adaptive=getattr(plugin, "adaptive", False),
         sources=tuple(plugin.sources(config)) if hasattr(plugin, "sources") else (),
         resources=plugin.resources(config),
-        price=config.price,
+        price=_price(config.price, job, file, name),
     )
 
 

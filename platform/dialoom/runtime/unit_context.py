@@ -37,6 +37,7 @@ class UnitContext:
         self._variant = variant
         self._dialogue = dialogue
         self._client = client
+        self._prices = {name: spec.price for name, spec in plan.engines.items()}
         self._limits = plan.options.limits
         self._seed = plan.options.seed
         self._temperature = float(variant.settings.get("temperature", 0.0))
@@ -185,7 +186,23 @@ class UnitContext:
             **error_fields(error),
             **extra,
         }
+        dialogue |= self._costs(calls)
         return {"dialogues": [dialogue], "turns": turns, "calls": calls}
+
+    def _costs(self, calls: Sequence[Row]) -> Row:
+        """Dollars for the unit's tokens: as if alone, and paid. Null where an engine it used has no price."""
+        attributed, paid = 0.0, 0.0
+        for row in calls:
+            price = self._prices[row["engine"]]
+            if price is None:
+                return {"cost_attributed_usd": None, "cost_paid_usd": None}
+            tokens = (
+                row.get(name) or 0 for name in ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+            )
+            cost = price.of(Usage(*tokens))
+            attributed += cost
+            paid += 0.0 if row["replayed"] else cost
+        return {"cost_attributed_usd": attributed, "cost_paid_usd": paid}
 
     def _finished_call(self, call: Call, key: Row) -> Row:
         return {

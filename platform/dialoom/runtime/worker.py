@@ -184,7 +184,7 @@ class Worker:
                 await engine.start()
                 gate = Gate(max(1, math.ceil(spec.in_flight / self._share)), adaptive=spec.adaptive)
                 replicas.append(LocalReplica(f"{name}/{i}", engine, gate))
-        return Pool(spec.identity, replicas)
+        return Pool(spec.identity, replicas, price=spec.price)
 
     async def exchange(self, leases: Sequence[Lease], *, drain: Outcome | None = None) -> Report:
         """Take ``leases``; report as soon as there is room for more, something failed, or half a second went by.
@@ -202,7 +202,8 @@ class Worker:
         self._fill()
         if drain is not None:
             await self._drain(drain)
-        elif not (self._report.fatal or self._hungry()):
+        elif not self._report.fatal and not (leases and self._hungry()):
+            # Without leases there is nothing more to be had now: to answer at once would make a loop of questions.
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), REPORT_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import posixpath
 import re
 import threading
 import time
@@ -169,8 +170,8 @@ class Tracker:
 
 
 def metric_name(name: str) -> str:
-    """``name`` with every character that MLflow refuses replaced, at most 250 characters long."""
-    return _NAME.sub("_", name)[:250]
+    """``name`` in the form MLflow takes: other characters replaced, a path that leads down, at most 250 characters."""
+    return posixpath.normpath(_NAME.sub("_", name)[:250]).lstrip("./") or "_"
 
 
 def chunks(items: list[Any], size: int) -> Iterable[list[Any]]:
@@ -183,7 +184,7 @@ def flat_params(record: Mapping[str, Any]) -> dict[str, Any]:
     from dialoom.runtime.plan import flat
 
     identity = record.get("identity") or {}
-    return {k: v for k, v in flat(identity) if not k.startswith("prompts") and v is not None}
+    return {k: v for k, v in flat(identity) if k and not k.startswith("prompts") and v is not None}
 
 
 def run_tags(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,10 +203,12 @@ def run_tags(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def final_metrics(record: Mapping[str, Any], scores: Mapping[str, Any], folder: RunFolder) -> dict[str, float]:
     """Every figure of the finished run, from its folder."""
+    from dialoom.costs import run_costs
     from dialoom.scoring import ScoreReport
 
     metrics = {f"units/{name}": float(n) for name, n in (record.get("outcomes") or {}).items()}
     metrics |= {f"session/{k}": float(v) for k, v in (record.get("last_session") or {}).items()}
+    metrics |= {f"cost/{k}": v for k, v in run_costs(folder).items()}
     if scores:
         metrics |= ScoreReport.from_dict(scores).flat()
     return {k: v for k, v in metrics.items() if v is not None and math.isfinite(v)}
