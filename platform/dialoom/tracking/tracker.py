@@ -206,9 +206,9 @@ def final_metrics(record: Mapping[str, Any], scores: Mapping[str, Any], folder: 
     from dialoom.costs import run_costs
     from dialoom.scoring import ScoreReport
 
-    metrics = {f"units/{name}": float(n) for name, n in (record.get("outcomes") or {}).items()}
-    metrics |= {f"session/{k}": float(v) for k, v in (record.get("last_session") or {}).items()}
+    metrics: dict[str, Any] = {f"units/{name}": n for name, n in (record.get("outcomes") or {}).items()}
+    metrics |= {f"session/{name}": n for name, n in (record.get("last_session") or {}).items()}
     metrics |= {f"cost/{k}": v for k, v in run_costs(folder).items()}
     if scores:
         metrics |= ScoreReport.from_dict(scores).flat()
-    return {k: v for k, v in metrics.items() if v is not None and math.isfinite(v)}
+    return {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float)) and math.isfinite(v)}
