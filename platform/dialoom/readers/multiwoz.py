@@ -29,7 +29,7 @@ DOMAINS = ("taxi", "restaurant", "hospital", "hotel", "attraction", "train", "po
 _EMPTY = frozenset({"", "not mentioned"})
 _DONTCARE = frozenset({"dont care", "dontcare", "don't care", "do not care"})
 # What else lies beside data.json in the published folders.
-_OTHER_FILES = ("ontology", "schema", "dialogue_acts", "system_acts", "slot_descriptions")
+_OTHER_FILES = ("README", "ontology", "schema", "dialogue_acts", "system_acts", "slot_descriptions")
 
 
 class MultiwozReader:
