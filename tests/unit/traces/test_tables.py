@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dialoom.traces.tables import DIALOGUES, KEY, TABLES, VERSION, columns
+from dialoom.outcome import Outcome
+from dialoom.traces.tables import DIALOGUES, KEY, MESSAGES, TABLES, VERSION, columns
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -60,3 +63,38 @@ def test_an_unknown_column_is_refused_in_any_row() -> None:
 def test_a_row_without_its_key_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match=f"column '{key}' is null"):
         columns(DIALOGUES, [ROW, {**ROW, key: None}])
+
+
+DOC = (Path(__file__).parents[3] / "docs" / "traces.md").read_text()
+
+
+def section(title: str) -> list[str]:
+    """The columns that a section of the documentation explains, in order."""
+    text = DOC.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    first_cells = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)[1:]
+    names: list[str] = []
+    for cell in first_cells:
+        for name in re.findall(r"`(\w+)`|\*(tokens and seconds)\*", cell):
+            names += section("Tokens and seconds") if name[1] else [name[0]]
+    return names
+
+
+@pytest.mark.parametrize("name", ["dialogues", "turns", "calls"])
+def test_the_documentation_explains_every_column_in_order(name: str) -> None:
+    assert section("Key") + section(name) == TABLES[name].names
+
+
+def test_the_documentation_explains_the_messages() -> None:
+    assert section("messages") == MESSAGES.names
+
+
+def test_the_documentation_has_the_outcomes_and_the_version() -> None:
+    text = DOC.split("\n## Outcomes\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
+    said = {name: (scored, owed) for cell, scored, owed in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert list(said) == [o.value for o in Outcome]
+    for outcome in Outcome:
+        scored, owed = said[outcome.value]
+        assert scored.startswith("yes") == outcome.scored
+        assert (owed == "yes") == outcome.owed
+    assert f"`dialoom.version`; now {VERSION})" in DOC
