@@ -112,9 +112,13 @@ class EngineDown(EngineError):
 
 
 class EngineCrashed(EngineDown):
-    """The engine's process ended while the call was under way: perhaps because of it."""
+    """The engine's process ended while it had the call. ``under_way``: it had begun, and may be to blame."""
 
     kind = "engine_crashed"
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "", under_way: bool = True) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.under_way = under_way
 
 
 class NotRecorded(EngineError):

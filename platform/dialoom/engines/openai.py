@@ -332,6 +332,8 @@ class OpenAIPlugin:
 
     name = "openai"
     config: type[EngineConfig] = OpenAIConfig
+    adaptive = True
+    """The calls in flight follow what the endpoint takes; ``concurrency`` is the ceiling."""
 
     def hosted(self, config: OpenAIConfig) -> bool:
         """No: every worker holds its own client."""

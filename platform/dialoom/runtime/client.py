@@ -17,6 +17,7 @@ from dialoom.errors import (
     DialoomError,
     EngineBusy,
     EngineCrashed,
+    EngineDown,
     EngineError,
     EngineRefused,
     Interrupted,
@@ -33,7 +34,11 @@ REPLACE_WAIT_S = 600.0
 """How long a call waits for a dead replica's successor before its unit ends as ``infrastructure``."""
 STICKY_LIMIT = 20_000
 SUSPECT_CRASHES = 2
-"""A call that was under way in so many crashes of an engine is sent again only one such call at a time."""
+"""A call that was under way in so many crashes of an engine is suspect: a replica runs one such call at a time."""
+POISON_CRASHES = 4
+"""A call that was under way in so many crashes is given up."""
+SHUN_S = 2.0
+"""So long a replica that could not be reached gets no calls while others can; doubled each time, up to a minute."""
 
 
 @dataclass(slots=True)
@@ -69,21 +74,40 @@ class Pool:
     replicas: list[Replica]
     sticky: dict[str, int] = field(default_factory=dict)
     price: Price | None = None
+    _shunned: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Replica to its failures in a row and the time until which it is left alone."""
 
     def pick(self, dialogue_id: str) -> Replica | None:
         """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
         index = self.sticky.get(dialogue_id)
-        if index is not None and self.replicas[index].up:
+        if index is not None and self._good(self.replicas[index]):
             return self.replicas[index]
         up = [i for i, r in enumerate(self.replicas) if r.up]
         if not up:
             return None
-        index = min(up, key=lambda i: self.replicas[i].load)
+        good = [i for i in up if self._good(self.replicas[i])] if self._shunned else up
+        index = min(good or up, key=lambda i: self.replicas[i].load)
         if len(self.replicas) > 1:
             if len(self.sticky) >= STICKY_LIMIT:
                 self.sticky.clear()
             self.sticky[dialogue_id] = index
         return self.replicas[index]
+
+    def _good(self, replica: Replica) -> bool:
+        if not replica.up:
+            return False
+        return not self._shunned or self._shunned.get(replica.name, (0, 0.0))[1] <= time.monotonic()
+
+    def failed(self, replica: Replica) -> None:
+        """A call did not reach the replica: others are taken for a while."""
+        failures = self._shunned.get(replica.name, (0, 0.0))[0] + 1
+        wait_s = min(SHUN_S * 2.0 ** min(failures - 1, 10), LONGEST_WAIT_S)
+        self._shunned[replica.name] = failures, time.monotonic() + wait_s
+
+    def answered(self, replica: Replica) -> None:
+        """The replica answers."""
+        if self._shunned:
+            self._shunned.pop(replica.name, None)
 
 
 class _Abandoned(Exception):
@@ -104,7 +128,6 @@ class EngineClient:
         self._max_attempts = max_attempts
         self._backoff_s = backoff_s
         self._random = random.Random(seed)
-        self._alone = asyncio.Lock()
         self._under_way: dict[bytes, asyncio.Future[Response]] = {}
 
     def model(self, engine: str) -> str:
@@ -140,30 +163,29 @@ class EngineClient:
 
     async def _sent(self, engine: str, request: Request, digest: bytes) -> Answer:
         pool = self._pools[engine]
-        attempt = crashes = 0
+        attempt = tries = crashes = 0
         while True:
             attempt += 1
             replica = await self._replica(pool, request.address.dialogue_id)
             try:
-                async with self._alone if crashes >= SUSPECT_CRASHES else contextlib.nullcontext():
-                    sent_at, started = time.time(), time.perf_counter()
-                    response = await replica.generate(request)
+                sent_at, started = time.time(), time.perf_counter()
+                response = await replica.generate(request, suspect=crashes >= SUSPECT_CRASHES)
                 break
+            except EngineCrashed as error:
+                crashes += error.under_way
+                if crashes >= POISON_CRASHES:
+                    raise _poison(crashes, replica, attempt) from error
+                self._check_draining()
+                self.counts.retries += 1
             except EngineError as error:
+                tries += 1
                 error.__dict__["attempts"] = attempt
-                if isinstance(error, EngineCrashed):
-                    crashes += 1
-                    if crashes > SUSPECT_CRASHES:
-                        raise PoisonCall(
-                            f"the engine's process ended {crashes} times while it answered this call",
-                            where=replica.name,
-                            hint="Other calls go on; look at this dialogue's prompt and the engine's log.",
-                        ) from error
-                    attempt -= 1  # the call is not to blame until it has been sent alone
-                    continue
-                if not error.retriable or attempt >= self._max_attempts:
+                if isinstance(error, EngineDown):
+                    pool.failed(replica)
+                if not error.retriable or tries >= self._max_attempts:
                     raise
-                await self._pause(error, attempt)
+                await self._pause(error, tries)
+        pool.answered(replica)
         latency_s = time.perf_counter() - started
         response = replace(kept(response), attempts=attempt, replica=replica.name)
         fault_point("answer")
@@ -181,19 +203,21 @@ class EngineClient:
         replica = pool.pick(dialogue_id)
         if replica is not None:
             return replica
-        self._check_alive(pool)
-        waits = [asyncio.create_task(r.wait_up(REPLACE_WAIT_S)) for r in pool.replicas]
-        waits.append(asyncio.create_task(self.draining.wait()))
+        waits: list[asyncio.Task[object]] = [asyncio.create_task(r.wait_up(REPLACE_WAIT_S)) for r in pool.replicas]
+        drained: asyncio.Task[object] = asyncio.create_task(self.draining.wait())
         started = time.perf_counter()
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            while replica is None and waits and not drained.done():
+                self._check_alive(pool)
+                await asyncio.wait([drained, *waits], return_when=asyncio.FIRST_COMPLETED)
+                # A replica that is given up does not end the wait for the others.
+                waits = [wait for wait in waits if not wait.done()]
+                replica = pool.pick(dialogue_id)
         finally:
-            for wait in waits:
+            for wait in [drained, *waits]:
                 wait.cancel()
             self.counts.waiting_s += time.perf_counter() - started
-        if self.draining.is_set():
-            raise Interrupted("the run is stopping; this call was not sent again")
-        replica = pool.pick(dialogue_id)
+        self._check_draining()
         if replica is None:
             self._check_alive(pool)
             raise EngineError(
@@ -202,6 +226,10 @@ class EngineClient:
                 hint="See the engine's log; run the same command again to go on.",
             )
         return replica
+
+    def _check_draining(self) -> None:
+        if self.draining.is_set():
+            raise Interrupted("the run is stopping; this call was not sent again")
 
     def _check_alive(self, pool: Pool) -> None:
         failed = [r.failed for r in pool.replicas if r.failed is not None]
@@ -212,8 +240,7 @@ class EngineClient:
 
     async def _pause(self, error: EngineError, attempt: int) -> None:
         """Wait before the next try: as the endpoint asks, else doubling with jitter; never while draining."""
-        if self.draining.is_set():
-            raise Interrupted("the run is stopping; this call was not sent again")
+        self._check_draining()
         self.counts.retries += 1
         wait_s = self._backoff_s * 2.0 ** min(attempt - 1, 30) * (0.5 + self._random.random())
         if isinstance(error, EngineBusy) and error.retry_after_s is not None:
@@ -226,7 +253,14 @@ class EngineClient:
             await asyncio.wait_for(self.draining.wait(), wait_s)
         except TimeoutError:
             return
-        raise Interrupted("the run is stopping; this call was not sent again")
+        self._check_draining()
+
+    def drain(self) -> None:
+        """Send no new call from now on; those that wait for their turn raise Interrupted."""
+        self.draining.set()
+        for pool in self._pools.values():
+            for replica in pool.replicas:
+                replica.drain()
 
     async def embed(self, engine: str, texts: Sequence[str]) -> list[list[float]]:
         """Vectors of ``texts``, tried as calls are."""
@@ -250,3 +284,13 @@ class EngineClient:
             await self._log.flush()
         except StorageError:
             return
+
+
+def _poison(crashes: int, replica: Replica, attempts: int) -> PoisonCall:
+    error = PoisonCall(
+        f"the engine's process ended {crashes} times while it answered this call",
+        where=replica.name,
+        hint="Other calls go on; look at this dialogue's prompt and the engine's log.",
+    )
+    error.__dict__["attempts"] = attempts
+    return error

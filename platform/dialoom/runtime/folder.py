@@ -23,6 +23,9 @@ import orjson
 from dialoom.errors import RunRefused, StorageError
 from dialoom.faults import fault_point
 
+PIECE = 1 << 12
+"""Bytes of one write to a file that grows."""
+
 
 class RunFolder:
     """A run's folder on a file system; made where it is missing."""
@@ -55,7 +58,7 @@ class RunFolder:
                     out.write(data)
                     out.flush()
                     os.fsync(out.fileno())
-                fault_point("rename")
+                fault_point("rename", name.partition("/")[0])
                 temporary.replace(target)
             except OSError:
                 with contextlib.suppress(OSError):
@@ -105,7 +108,8 @@ class RunFolder:
             left = memoryview(data)
             try:
                 while left:
-                    left = left[out.write(left) :]
+                    left = left[out.write(left[:PIECE]) :]
+                    fault_point("append")
                 os.fsync(out.fileno())
             except OSError:
                 out.truncate(size)  # a half-written record would hide all that comes after it
@@ -134,6 +138,7 @@ class RunFolder:
                 name = self.path / "epochs" / f"{number:05d}.json"
                 try:
                     with name.open("xb") as out:
+                        fault_point("epoch")
                         out.write(orjson.dumps({"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}))
                     return number
                 except FileExistsError:

@@ -14,7 +14,10 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
+from dialoom.errors import Interrupted
+
 FIRST_LIMIT = 16.0
+LONGEST_PAUSE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,10 @@ class Control:
         return replace(self, limit=min(float(self.ceiling), self.limit + 1.0 / self.limit))
 
     def refused(self, sent_at: float, now: float, retry_after_s: float | None = None) -> Control:
-        """The endpoint asked for fewer calls; ``retry_after_s`` holds back every call until then."""
-        paused = self.paused_until if retry_after_s is None else max(self.paused_until, now + retry_after_s)
+        """The endpoint asked for fewer calls; ``retry_after_s`` holds back every call until then, a minute at most."""
+        paused = self.paused_until
+        if retry_after_s is not None:
+            paused = max(paused, now + min(retry_after_s, LONGEST_PAUSE_S))
         if sent_at <= self.cut_at:
             return replace(self, paused_until=paused)
         return replace(self, limit=max(1.0, self.limit / 2.0), cut_at=now, paused_until=paused)
@@ -53,22 +58,40 @@ class Gate:
         self.in_flight = 0
         self._adaptive = adaptive
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._closed = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def call(self) -> AsyncIterator[float]:
-        """Room for one call; gives the time (monotonic seconds) at which it was let in."""
+        """Room for one call; gives the time (monotonic seconds) at which it was let in.
+
+        Raises Interrupted where the gate is closed before that.
+        """
         if self.in_flight >= self.control.allowed or self._waiting:
             await self._wait()
         else:
             self.in_flight += 1
-        pause_s = self.control.paused_until - time.monotonic()
         try:
-            if pause_s > 0:
-                await asyncio.sleep(pause_s)
+            await self._pause()
             yield time.monotonic()
         finally:
             self.in_flight -= 1
             self._admit()
+
+    def close(self) -> None:
+        """Let nothing in any more; calls that were let in go on."""
+        self._closed.set()
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(_closed())
+
+    async def _pause(self) -> None:
+        """Wait as long as the endpoint asked; it may ask for more meanwhile."""
+        while (pause_s := self.control.paused_until - time.monotonic()) > 0 and not self._closed.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), pause_s)
+        if self._closed.is_set():
+            raise _closed()
 
     async def _wait(self) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,7 +99,8 @@ class Gate:
         try:
             await future
         except asyncio.CancelledError:
-            if future.done() and not future.cancelled():  # let in and cancelled at once: the room goes on
+            # Let in and cancelled at once: the room goes on.
+            if future.done() and not future.cancelled() and future.exception() is None:
                 self.in_flight -= 1
                 self._admit()
             raise
@@ -98,3 +122,7 @@ class Gate:
         """Tell the controller of a refusal."""
         if self._adaptive:
             self.control = self.control.refused(sent_at, time.monotonic(), retry_after_s)
+
+
+def _closed() -> Interrupted:
+    return Interrupted("the run is stopping; this call was not sent")

@@ -1,7 +1,9 @@
 """The engine actor: one replica of one engine in a process of its own.
 
 Workers exchange batches with it: new calls in, finished ones out. A dead engine ends the whole process, so that Ray
-starts another; the calls under way come back to their workers as EngineDown and go elsewhere.
+starts another; the calls under way come back to their workers as EngineCrashed and go elsewhere. A call that is
+suspect of having ended a process runs with no other suspect beside it, and its worker is told that it begins: should
+the process end again, it is clear which call was under way.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from dialoom import registry
 from dialoom.engine import Engine, Request, Response
 from dialoom.errors import EngineDown, EngineError
 from dialoom.runtime.cluster import own_process_group
-from dialoom.runtime.replicas import engine_error
+from dialoom.runtime.replicas import Item, engine_error
 from dialoom.usage import Usage
 
-Result = tuple[int, "Response | EngineError"]
+Result = tuple[int, "Response | EngineError | None"]
+"""A call's number and its end; None says that this suspect begins."""
+HEARD_S = 30.0
+"""So long a worker may take to hear that its suspect begins."""
 
 
 class EngineHost:
@@ -32,6 +37,8 @@ class EngineHost:
         self._engine: Engine = plugin.create(plugin.config.model_validate(settings), replica=replica)
         self._name = f"{use}/{replica}"
         self._room = asyncio.Semaphore(in_flight)
+        self._alone = asyncio.Lock()
+        self._heard: dict[tuple[str, int], asyncio.Event] = {}
         self._starting: asyncio.Task[None] | None = None
         self._done: dict[str, list[Result]] = {}
         self._wake: dict[str, asyncio.Event] = {}
@@ -47,15 +54,20 @@ class EngineHost:
         identity = self._engine.identity
         return {"pid": os.getpid(), "model": identity.model, "version": identity.version, "calls": self._calls}
 
-    async def exchange(self, worker: str, batch: Sequence[tuple[int, Request]]) -> list[Result]:
+    async def exchange(self, worker: str, batch: Sequence[Item]) -> list[Result]:
         """Take ``batch`` in, give back what is finished for ``worker``: at once, or as soon as something is.
 
         A newer exchange of the same worker releases the older one, so that at most two of them wait.
         """
         await self.ready()
         done = self._done.setdefault(worker, [])
-        for number, request in batch:
-            task = asyncio.create_task(self._answer(worker, number, request))
+        for number, request, suspect in batch:
+            if request is None:
+                if (worker, number) in self._heard:
+                    self._heard[worker, number].set()
+                continue
+            answer = self._suspect if suspect else self._answer
+            task = asyncio.create_task(answer(worker, number, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         old = self._wake.get(worker)
@@ -70,6 +82,20 @@ class EngineHost:
         if self._wake.get(worker) is wake:
             del self._wake[worker]
         return finished
+
+    async def _suspect(self, worker: str, number: int, request: Request) -> None:
+        """As :meth:`_answer`, one at a time, and not before the worker knows that it begins."""
+        async with self._alone:
+            heard = self._heard[worker, number] = asyncio.Event()
+            self._tell(worker, number, None)
+            try:
+                await asyncio.wait_for(heard.wait(), HEARD_S)
+            except TimeoutError:
+                self._tell(worker, number, EngineDown("the worker did not answer", where=self._name))
+            else:
+                await self._answer(worker, number, request)
+            finally:
+                del self._heard[worker, number]
 
     async def _answer(self, worker: str, number: int, request: Request) -> None:
         arrived = time.perf_counter()
@@ -87,6 +113,9 @@ class EngineHost:
             except Exception as error:  # noqa: BLE001 - whatever an engine raises must reach the caller as data
                 result = engine_error(error, self._name)
         self._calls += 1
+        self._tell(worker, number, result)
+
+    def _tell(self, worker: str, number: int, result: Response | EngineError | None) -> None:
         self._done[worker].append((number, result))
         wake = self._wake.get(worker)
         if wake is not None:

@@ -15,10 +15,13 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from dialoom.engine import Engine, Request, Response
-from dialoom.errors import EngineBusy, EngineDown, EngineError
+from dialoom.errors import EngineBusy, EngineCrashed, EngineDown, EngineError
 from dialoom.runtime.cluster import first_line
 from dialoom.runtime.gate import Gate
 from dialoom.usage import Usage
+
+Item = tuple[int, Request | None, bool]
+"""A call on its way to an actor: its number, and whether it is suspect. None: the worker knows that it begins."""
 
 RESTARTS = 6
 """Failed starts in a row after which a replica is given up."""
@@ -34,14 +37,17 @@ class Replica(Protocol):
     failed: EngineError | None
     """Why it will never be up again."""
 
-    async def generate(self, request: Request) -> Response:
-        """One try."""
+    async def generate(self, request: Request, *, suspect: bool = False) -> Response:
+        """One try. Of calls that are ``suspect`` of having ended a process, a replica runs one at a time."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One try."""
 
     async def wait_up(self, timeout_s: float) -> bool:
         """Whether it answers again within the time."""
+
+    def drain(self) -> None:
+        """Send no call any more that waits for its turn here: it raises Interrupted."""
 
     async def close(self) -> None:
         """Stop what belongs to this worker."""
@@ -66,7 +72,7 @@ class LocalReplica:
         self.gate = gate
         self._engine = engine
 
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         self.load += 1
         queued = time.monotonic()
         try:
@@ -91,6 +97,9 @@ class LocalReplica:
     async def wait_up(self, timeout_s: float) -> bool:
         return True
 
+    def drain(self) -> None:
+        self.gate.close()
+
     async def close(self) -> None:
         await self._engine.close()
 
@@ -110,8 +119,10 @@ class HostedReplica:
         self._actor = actor
         self._worker = worker
         self._numbers = itertools.count()
-        self._outbox: list[tuple[int, Request]] = []
+        self._outbox: list[Item] = []
         self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._held: set[int] = set()
+        """Suspects that have not begun."""
         self._polls = 0
         self._sending = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,23 +134,29 @@ class HostedReplica:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         if not self.up:
             raise EngineDown("the engine's process is being restarted", where=self.name)
         number = next(self._numbers)
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        self._outbox.append((number, request))
+        if suspect:
+            self._held.add(number)
         self.load += 1
-        if not self._sending:
-            self._sending = True
-            # A callback, not a task: it runs after every coroutine that is ready now has added its call.
-            asyncio.get_running_loop().call_soon(self._send)
+        self._post((number, request, suspect))
         try:
             return await future
         finally:
             self.load -= 1
             self._waiting.pop(number, None)
+            self._held.discard(number)
+
+    def _post(self, *items: Item) -> None:
+        self._outbox += items
+        if not self._sending:
+            self._sending = True
+            # A callback, not a task: it runs after every coroutine that is ready now has added its call.
+            asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
         self._sending = False
@@ -147,7 +164,7 @@ class HostedReplica:
         if batch or (self._waiting and not self._polls):
             self._background(self._exchange(batch))
 
-    async def _exchange(self, batch: list[tuple[int, Request]]) -> None:
+    async def _exchange(self, batch: list[Item]) -> None:
         from ray.exceptions import RayError
 
         self._polls += 1
@@ -160,22 +177,24 @@ class HostedReplica:
             self._polls -= 1
         for number, result in finished:
             future = self._waiting.get(number)
-            if future is not None and not future.done():
+            if result is None:
+                self._held.discard(number)
+                self._post((number, None, True))
+            elif future is not None and not future.done():
                 if isinstance(result, Response):
                     future.set_result(result)
                 else:
                     future.set_exception(result)
-        if not self._polls and not self._sending and self._waiting:
-            self._sending = True
-            asyncio.get_running_loop().call_soon(self._send)
+        if not self._polls and self._waiting:
+            self._post()
 
     def _lost(self, error: Exception) -> None:
         """The actor died or cannot be reached: every call under way there fails and may be sent elsewhere."""
-        for future in list(self._waiting.values()):
+        unsent = {number for number, _, _ in self._outbox} | self._held
+        for number, future in list(self._waiting.items()):
             if not future.done():
-                future.set_exception(
-                    EngineDown(f"the engine's process ended ({type(error).__name__})", where=self.name)
-                )
+                what = f"the engine's process ended ({type(error).__name__})"
+                future.set_exception(EngineCrashed(what, where=self.name, under_way=number not in unsent))
         self._outbox.clear()
         if self.up:
             self.up = False
@@ -208,6 +227,9 @@ class HostedReplica:
         except RayError as error:
             self._lost(error)
             raise EngineDown("the engine's process ended", where=self.name) from error
+
+    def drain(self) -> None:
+        pass  # what waits here was sent
 
     async def wait_up(self, timeout_s: float) -> bool:
         with contextlib.suppress(TimeoutError):

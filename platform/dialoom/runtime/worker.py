@@ -425,7 +425,7 @@ class Worker:
         """End every leased unit: those under way after their call, those not begun at once."""
         assert self._client is not None
         self._drain_outcome = outcome
-        self._client.draining.set()
+        self._client.drain()
         backlog, self._backlog = self._backlog, []
         for lease in backlog:
             self._close(lease, outcome)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dialoom.errors import StorageError
+from dialoom.faults import fault_point
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
 from dialoom.runtime.folder import RunFolder, storage_errors
@@ -130,4 +131,5 @@ class _Sink:
             self._write()
         assert self._writer is not None
         self._writer.close()
+        fault_point("traces", self._path.stem)
         self._temporary.replace(self._path)

@@ -314,7 +314,7 @@ class Standby:
         self.name, self.load, self.up = name, load, up
         self.back = asyncio.Event()
 
-    async def generate(self, request: Request) -> Response:
+    async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         return Response(self.name, Usage())
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -323,6 +323,8 @@ class Standby:
     async def wait_up(self, timeout_s: float) -> bool:
         await self.back.wait()
         return self.up
+
+    def drain(self) -> None: ...
 
     async def close(self) -> None: ...
 
