@@ -130,6 +130,18 @@ class LimitConfig(_Part):
     """Seconds that calls under way get when the run stops; after that their units end as they are."""
 
 
+class SweepConfig(_Part):
+    """Cells of a sweep: all combinations of ``grid``, and each entry of ``cells``; fields as ``--set`` writes them.
+
+    A field begins with ``methods``, ``engines``, ``roles`` or ``seed``; an item of a list goes by its number or name.
+    """
+
+    grid: dict[str, tuple[Any, ...]] = {}
+    """Field to its values."""
+    cells: tuple[dict[str, Any], ...] = ()
+    """Fields and values of one cell each; ``name`` names it."""
+
+
 class TrackingConfig(_Part):
     """Where the experiment is logged. Not part of the digest."""
 
@@ -161,6 +173,8 @@ class Job(_Part):
     """Prices by name, beside and before dialoom's own dated table. Not part of the digest."""
     scores: tuple[str, ...] = ()
     """Metric definitions; empty takes those that fit the data."""
+    sweep: SweepConfig | None = None
+    """Runs the job once for each cell, with shared engines and calls."""
     limits: LimitConfig = LimitConfig()
     run: RunConfig = RunConfig()
     tracking: TrackingConfig = TrackingConfig()

@@ -26,6 +26,7 @@ from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.index import Index
 from dialoom.runtime.plan import Plan, differences
 from dialoom.runtime.progress import Progress
+from dialoom.runtime.sweep import stages
 from dialoom.tracking.tracker import shown_uri
 
 if TYPE_CHECKING:
@@ -106,12 +107,22 @@ def check_same(folder: RunFolder, plan: Plan) -> None:
         return
     if "identity" not in record:
         raise StorageError("is no record of a run", where=f"{folder}/{RUN_FILE}", hint="Give the job another name.")
-    fields = differences(record["identity"], plan.identity)
+    fields = differences(*_common_cells(record["identity"], plan.identity))
+    if not fields:
+        return  # a sweep that gained or lost cells: the others are as they were
     raise RunRefused(
         f"this run was made with other settings: {'; '.join(fields[:5])}",
         where=str(folder),
         hint="Give the job another name, or set run.reuse to this folder to keep its recorded calls.",
     )
+
+
+def _common_cells(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Both identities cut to the sweep cells that both have; as they are where one is no sweep or none is shared."""
+    shared = (old.get("cells") or {}).keys() & (new.get("cells") or {}).keys()
+    if not shared:
+        return old, new
+    return {"cells": {n: old["cells"][n] for n in shared}}, {"cells": {n: new["cells"][n] for n in shared}}
 
 
 def _run(
@@ -125,30 +136,71 @@ def _run(
     started: float,
 ) -> RunResult:
     epoch = folder.next_epoch()
-    feed = Feed(plan, items, index)
-    nothing_owed = feed.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
+    first = Feed(plan, items, index)
+    nothing_owed = first.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
     write_head(folder, plan)
+    session = _Session()
     with cluster():
-        driver = Driver(plan, folder, feed, index, epoch, observe)
-        if tracker is not None:
-            tracker.watch(driver.progress)
         data = plan.options.data
         fingerprint = Background(lambda: data_fingerprint(expand_paths(data.reader, data.paths)))
-        if not nothing_owed:
-            asyncio.run(driver.run())
-        driver.progress.phase, driver.progress.skipped = "scoring", feed.skipped
+        for number, stage in enumerate(stages(plan, _gpus())):
+            feed = _stage_feed(plan, stage, first, index, number)
+            driver = Driver(stage, folder, feed, index, epoch, observe)
+            if tracker is not None:
+                tracker.watch(driver.progress)
+            if not (nothing_owed or feed.empty):
+                asyncio.run(driver.run())
+            session.add(driver, feed)
+            if driver.ending is not Ending.DONE:
+                break
+        driver.progress.phase = "scoring"
         observe(driver.progress)
-        result = RunResult(folder, driver.ending, driver.progress, driver.error)
+        result = RunResult(folder, driver.ending, session.progress, driver.error)
         whole = feed.ended and driver.ending is Ending.DONE and plan.options.data.limit is None
         _finish(result, plan, index.gone() if whole else [])
     if damaged:
         result.notes.append(f"{len(damaged)} damaged part files were left out: {', '.join(damaged[:3])}")
     result.seconds = time.monotonic() - started
     try:
-        _write_tail(folder, result, driver, feed, fingerprint.wait(FINGERPRINT_S))
+        _write_tail(folder, result, session, feed, fingerprint.wait(FINGERPRINT_S))
     except StorageError as error:
         result.notes.append(f"{RUN_FILE} is not up to date: {error}")
     return result
+
+
+def _gpus() -> float:
+    import ray
+
+    return float(ray.cluster_resources().get("GPU", 0.0))
+
+
+def _stage_feed(plan: Plan, stage: Plan, first: Feed, index: Index, number: int) -> Feed:
+    """The feed of one stage; the first feed serves a plan of one stage, which has read from it already."""
+    if number == 0 and len(stage.variants) == len(plan.variants):
+        return first
+    index.begin_read()
+    data = plan.options.data
+    return Feed(stage, open_dialogues(data.reader, data.paths, data.options), index)
+
+
+@dataclass
+class _Session:
+    """The drivers of this session's stages, added up."""
+
+    progress: Progress = field(default_factory=Progress)
+    engines: dict[str, Any] = field(default_factory=dict)
+    engine_time: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, driver: Driver, feed: Feed) -> None:
+        """A stage is over."""
+        driver.progress.skipped = feed.skipped
+        whole, stage = self.progress, driver.progress
+        whole.done += stage.done
+        whole.skipped += stage.skipped
+        whole.outcomes.update(stage.outcomes)
+        whole.counts.update(stage.counts)
+        self.engines |= driver.engines
+        self.engine_time = _added(self.engine_time, driver.engine_time)
 
 
 def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
@@ -189,6 +241,7 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
             v.method: {"use": v.use, "settings": dict(v.settings), "roles": dict(v.roles), "declares": list(v.declares)}
             for v in plan.variants
         },
+        "cells": {name: dict(fields) for name, fields in plan.cells.items()},
         "status": "running",
         "versions": versions(),
     }
@@ -201,18 +254,18 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
         folder.put(f"prompts/{name}", text.encode())
 
 
-def _write_tail(folder: RunFolder, result: RunResult, driver: Driver, feed: Feed, data: Any) -> None:
+def _write_tail(folder: RunFolder, result: RunResult, session: _Session, feed: Feed, data: Any) -> None:
     record = folder.read_json(RUN_FILE) or {}
-    counts = dict(driver.progress.counts)
+    counts = dict(session.progress.counts)
     record |= {
         "status": "complete" if result.complete else result.ending.value,
         "error": str(result.error) if result.error else None,
         "outcomes": dict(result.outcomes),
         "input_read_to_end": feed.ended and result.ending is Ending.DONE,
         "dialogues_read": feed.read,
-        "units_skipped": feed.skipped,
-        "engines": driver.engines,
-        "engine_time": _added(record.get("engine_time") or {}, driver.engine_time),
+        "units_skipped": session.progress.skipped,
+        "engines": session.engines,
+        "engine_time": _added(record.get("engine_time") or {}, session.engine_time),
         "data": data,
         "last_session": {"seconds": result.seconds, **counts},
         "finished_at": time.time(),

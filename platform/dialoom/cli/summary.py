@@ -14,7 +14,7 @@ from dialoom.tabular import Cell, Table, shown
 if TYPE_CHECKING:
     from dialoom.run import RunResult
     from dialoom.runtime.plan import Plan
-    from dialoom.scoring import ScoreReport
+    from dialoom.scoring import GroupScores, Score, ScoreReport
 
 
 def show_result(result: RunResult) -> None:
@@ -23,7 +23,11 @@ def show_result(result: RunResult) -> None:
     if result.scores is not None:
         from dialoom.scoring import ScoreReport
 
-        show_scores(ScoreReport.from_dict(dict(result.scores)), only=HEADLINES)
+        report = ScoreReport.from_dict(dict(result.scores))
+        if len(report.groups) > 2:
+            show_cells(report)
+        else:
+            show_scores(report, only=HEADLINES)
     _outcomes(result)
     c = result.progress.counts
     line = Text.assemble(("this session  ", "dim"), f"{duration(result.seconds)} min, {count(c['calls'])} calls sent")
@@ -118,6 +122,25 @@ def show_scores(report: ScoreReport, *, only: Collection[str] = ()) -> None:
     for note in report.notes:
         out.print(safe(note, 500, "dim"), soft_wrap=True)
     out.print()
+
+
+def show_cells(report: ScoreReport) -> None:
+    """One row a method and cell, one column a headline that any of them has."""
+    names = [n for n in HEADLINES if any(_headline(g, n) is not None for g in report.groups)]
+    rows = table(f"{len(report.groups)} methods and cells", "", *names, "scored", right=(*names, "scored"))
+    for group in report.groups:
+        found = (_headline(group, n) for n in names)
+        shown = ("–" if s is None else figure(s.overall.value, s.unit) for s in found)
+        rows.add_row(
+            safe(group.label), *shown, f"{group.coverage.dialogues_scored:,}/{group.coverage.dialogues_total:,}"
+        )
+    out.print(rows)
+    out.print("Intervals and paired tests: dialoom compare RUN; every figure: dialoom score RUN.\n", style="dim")
+
+
+def _headline(group: GroupScores, name: str) -> Score | None:
+    found = group.definitions.get(name)
+    return None if found is None or found.headline[1].overall.value is None else found.headline[1]
 
 
 def figure(value: float | None, unit: str) -> str:

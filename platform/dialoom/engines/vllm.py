@@ -376,6 +376,7 @@ class VLLMPlugin:
 
     name = "vllm"
     config: type[EngineConfig] = VLLMConfig
+    heavy = True
 
     def hosted(self, config: VLLMConfig) -> bool:
         """Always."""

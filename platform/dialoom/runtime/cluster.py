@@ -18,7 +18,7 @@ RAY_SETTINGS = {
     "RAY_health_check_timeout_ms": "30000",
     "RAY_worker_niceness": "0",
 }
-"""Quiet, patient with a busy machine, and no lower priority for actors: they do the work. The environment goes first."""
+"""Quiet, patient with a busy machine, and no lower priority for actors, who do the work. The environment goes first."""
 STARTS = 3
 """Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
 OBJECT_STORE_BYTES = 256 << 20

@@ -47,6 +47,10 @@ class Index:
             hint = "The scratch file lies in TMPDIR: free some space there, or set TMPDIR to another folder."
             raise StorageError(f"the index of units: {error}", where=self._folder.name, hint=hint) from error
 
+    def begin_read(self) -> None:
+        """Forget the dialogue ids seen: the input is read from its beginning."""
+        self._db.execute("DELETE FROM seen")
+
     def close(self) -> None:
         """Remove the file."""
         self._db.close()

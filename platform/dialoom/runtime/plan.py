@@ -43,7 +43,8 @@ class Part:
 class EngineSpec(Part):
     """An engine of the plan. ``in_flight`` is per replica; ``hosted`` engines live in actors of their own.
 
-    ``adaptive`` ones find their own number of calls in flight; ``sources`` are runs whose recorded calls they use.
+    ``adaptive`` ones find their own number of calls in flight; ``sources`` are runs whose recorded calls they use;
+    ``heavy`` ones hold a model in this cluster's memory.
     """
 
     identity: EngineIdentity = field(default_factory=lambda: EngineIdentity("", ""))
@@ -51,6 +52,7 @@ class EngineSpec(Part):
     in_flight: int = 1
     hosted: bool = False
     adaptive: bool = False
+    heavy: bool = False
     sources: tuple[str, ...] = ()
     resources: Mapping[str, float] = field(default_factory=dict)
     price: Price | None = None
@@ -64,6 +66,7 @@ class Variant(Part):
     cell: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
     declares: tuple[str, ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Plan:
     job: Mapping[str, Any]
     identity: Mapping[str, Any]
     prompts: Mapping[str, str]
+    cells: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Sweep cell to the fields that make it; empty without a sweep."""
 
     @cached_property
     def digest(self) -> str:
@@ -160,7 +165,16 @@ def located(path: str, base: Path) -> str:
 
 
 def make_plan(job: Job, file: YamlFile) -> Plan:
-    """The plan of ``job``. Raises JobError or SchemaError with file and line; starts nothing."""
+    """The plan of ``job``, sweep and all. Raises JobError or SchemaError with file and line; starts nothing."""
+    if job.sweep is None:
+        return plan_cell(job, file)
+    from dialoom.runtime.sweep import plan_sweep
+
+    return plan_sweep(job, job.sweep, file)
+
+
+def plan_cell(job: Job, file: YamlFile) -> Plan:
+    """The plan of a job without a sweep, or of one cell."""
     base = file.path.parent
     data = _data(job, file, base)
     schema, seen = _schemas(job, file, base)
@@ -312,6 +326,7 @@ def _engine(entry: EngineEntry, job: Job, file: YamlFile, name: str, base: Path)
         in_flight=plugin.in_flight(config),
         hosted=plugin.hosted(config),
         adaptive=getattr(plugin, "adaptive", False),
+        heavy=getattr(plugin, "heavy", False),
         sources=tuple(plugin.sources(config)) if hasattr(plugin, "sources") else (),
         resources=plugin.resources(config),
         price=_price(config.price, job, file, name),
@@ -343,6 +358,7 @@ def _variant(entry: MethodEntry, job: Job, file: YamlFile, i: int, schema: Schem
         method=entry.name or entry.use.rpartition(":")[2],
         roles=roles,
         declares=tuple(sorted(plugin.declares)),
+        seed=job.seed,
     )
     return variant, plugin.prompts(config)
 

@@ -39,7 +39,7 @@ class UnitContext:
         self._client = client
         self._prices = {name: spec.price for name, spec in plan.engines.items()}
         self._limits = plan.options.limits
-        self._seed = plan.options.seed
+        self._seed = variant.seed
         self._temperature = float(variant.settings.get("temperature", 0.0))
         self._max_tokens = int(variant.settings.get("max_tokens", 256))
         self._calls: list[Call] = []

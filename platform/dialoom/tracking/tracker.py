@@ -56,18 +56,22 @@ class Tracker:
         self._client: Any = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._progress: Progress | None = None
         self._lock = threading.Lock()
 
     def watch(self, progress: Progress) -> None:
         """Log the live figures of ``progress`` every ten seconds, from a thread of its own."""
-        self._thread = threading.Thread(target=self._live, args=(progress,), daemon=True, name="tracking")
-        self._thread.start()
+        self._progress = progress
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._live, daemon=True, name="tracking")
+            self._thread.start()
 
-    def _live(self, progress: Progress) -> None:
+    def _live(self) -> None:
         started = time.monotonic()
         while not self._stop.wait(LIVE_S):
             try:
-                self._log_metrics(progress.metrics(), step=int(time.monotonic() - started))
+                assert self._progress is not None
+                self._log_metrics(self._progress.metrics(), step=int(time.monotonic() - started))
             except DialoomError as error:
                 log.warning("live figures are not logged: %s", error)
 
@@ -85,6 +89,8 @@ class Tracker:
         self._guarded(lambda: self._log_params(record))
         self._log_metrics(final_metrics(record, scores, self._folder), step=0)
         self._guarded(lambda: self._log_artifacts(record))
+        if scores:
+            self._guarded(lambda: self._log_cells(record, scores))
         status = {"complete": "FINISHED", "interrupted": "KILLED"}.get(str(record.get("status")), "FAILED")
         self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
         return self._run_id
@@ -161,6 +167,18 @@ class Tracker:
             self._client.log_batch(self._run_id, params=chunk)
         tags = [RunTag(metric_name(k), str(v)[:4000]) for k, v in run_tags(record).items()]
         self._client.log_batch(self._run_id, tags=tags)
+
+    def _log_cells(self, record: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+        from dialoom.scoring import ScoreReport
+        from dialoom.tracking.cells import log_cells
+
+        known = self._folder.read_json(RUN_IDS) or {}
+        head = f"{shown_uri(self.uri)}#"
+        children = {k.removeprefix(head): v for k, v in known.items() if k.startswith(head)}
+        report = ScoreReport.from_dict(scores)
+        made = log_cells(self._client, self._run_id, children, record, report, self._folder)
+        if made != children:
+            self._folder.put_json(RUN_IDS, {**known, **{f"{head}{label}": run for label, run in made.items()}})
 
     def _log_artifacts(self, record: Mapping[str, Any]) -> None:
         prompts = [f"prompts/{name}" for name in (record.get("identity") or {}).get("prompts") or {}]
