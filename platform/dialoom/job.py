@@ -44,6 +44,8 @@ class DataConfig(_Part):
     """The reader's own settings."""
     limit: Count | None = None
     """The first so many dialogues only."""
+    stride: int = Field(default=1, ge=1)
+    """Of so many dialogues the first; 1 takes all. ``limit`` counts those taken."""
 
     @field_validator("paths", mode="before")
     @classmethod

@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     """Add this module's commands."""
     app.command("run")(run)
     app.command("validate")(validate)
+    app.command("estimate")(estimate)
     app.command("log")(log)
 
 
@@ -127,6 +128,44 @@ def validate(job: JobFile, set_: Set = []) -> None:  # noqa: B006
     data = plan.options.data
     next(open_dialogues(data.reader, data.paths, data.options), None)
     show_plan(plan)
+
+
+def estimate(
+    job: JobFile,
+    set_: Set = [],  # noqa: B006
+    from_: Annotated[
+        str | None, typer.Option("--from", help="An earlier run of the same methods, instead of a sample.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=4, help="Dialogues of the sample, spread over the input.")] = 16,
+    json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
+) -> None:
+    """Calls, tokens, money and time of a job before it runs, with ranges; a sample of it is run for that."""
+    import tempfile
+    from dataclasses import asdict
+
+    import orjson
+
+    from dialoom import run as runner
+    from dialoom.cli.results import existing_run
+    from dialoom.cli.summary import show_estimate
+    from dialoom.cli.terminal import ProgressView
+    from dialoom.estimate import estimate as estimated
+    from dialoom.estimate import input_size, sample_job
+
+    plan = planned(job, list(set_))
+    size = input_size(plan)
+    if from_ is not None:
+        found = estimated(plan, existing_run(from_, "dialogues", "calls"), size)
+    else:
+        with tempfile.TemporaryDirectory(prefix="dialoom-estimate-") as name, ProgressView() as view:
+            part = sample_job(plan, sample, Path(name), size)
+            result = runner.run(part, observe=view)
+            if result.error is not None:
+                raise result.error
+            found = estimated(plan, result.folder, size)
+    show_estimate(found)
+    if json is not None:
+        json.write_bytes(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def log(

@@ -12,6 +12,7 @@ from dialoom.cli.terminal import count, duration, err, out, safe, show_error, ta
 from dialoom.tabular import Cell, Table, shown
 
 if TYPE_CHECKING:
+    from dialoom.estimate import Estimate
     from dialoom.run import RunResult
     from dialoom.runtime.plan import Plan
     from dialoom.scoring import GroupScores, Score, ScoreReport
@@ -63,6 +64,29 @@ def _tracking(uri: str) -> None:
     local = uri.startswith("sqlite:")
     how = f"mlflow ui --backend-store-uri {shown_uri(uri)}" if local else shown_uri(uri)
     out.print(Text.assemble(("MLflow        ", "dim"), how), soft_wrap=True)
+
+
+def show_estimate(found: Estimate) -> None:
+    """What a job will need, with ranges."""
+    size = found.size
+    title = (
+        f"{size.dialogues:,} dialogues, {size.user_turns:,} user turns, {found.units:,} units ({found.sampled} sampled)"
+    )
+    rows = table(title, "", "estimate", "90 % range", right=("estimate", "90 % range"))
+    lines = {
+        "calls": (found.calls, count),
+        "prompt tokens": (found.prompt_tokens, count),
+        "of these cached": (found.cached_tokens, count),
+        "output tokens": (found.output_tokens, count),
+        "time": (found.seconds, lambda s: duration(s) if s == s else "–"),
+    }
+    if found.cost_usd is not None:
+        lines["cost"] = (found.cost_usd, lambda usd: f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}")
+    for name, (r, form) in lines.items():
+        rows.add_row(name, form(r.value), f"{form(r.low)}\u00a0–\u00a0{form(r.high)}")
+    out.print(rows)
+    if size.bad_records:
+        out.print(f"{size.bad_records} records cannot be read", style="yellow")
 
 
 def show_plan(plan: Plan) -> None:

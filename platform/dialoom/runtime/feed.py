@@ -37,7 +37,8 @@ class Feed:
         self.skipped = 0
         self.ended = False
         self._plan = plan
-        self._items = items if plan.options.data.limit is None else itertools.islice(items, plan.options.data.limit)
+        data = plan.options.data
+        self._items = itertools.islice(itertools.islice(items, 0, None, data.stride), data.limit)
         self._index = index
         self._window: list[tuple[int, int, bytes | BadInput, str, tuple[UnitKey, ...]]] = []
         self._bytes = 0
@@ -71,7 +72,7 @@ class Feed:
 
     def remaining(self) -> list[Lease]:
         """Everything in the window; the input is not read further."""
-        self._items = iter(())
+        self._items = itertools.islice((), 0)
         self.ended = True
         leases = []
         while (lease := self._next()) is not None:
