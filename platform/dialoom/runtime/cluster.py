@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from dialoom.errors import DialoomError, EngineDown
 
@@ -51,13 +53,14 @@ def _start() -> None:
             if address:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="dialoom")
             else:
-                ray.init(
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level="ERROR",
-                    namespace="dialoom",
-                    object_store_memory=OBJECT_STORE_BYTES,
-                )
+                with _own_paths():
+                    ray.init(
+                        include_dashboard=False,
+                        log_to_driver=False,
+                        logging_level="ERROR",
+                        namespace="dialoom",
+                        object_store_memory=OBJECT_STORE_BYTES,
+                    )
             return
         except Exception as error:  # Ray raises bare exceptions where its processes are late or die
             ray.shutdown()
@@ -66,6 +69,21 @@ def _start() -> None:
                 hint = "Try again if the machine was busy; else run 'dialoom doctor'."
                 raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
             log.warning("Ray did not start, trying again: %s", error)
+
+
+@contextlib.contextmanager
+def _own_paths() -> Iterator[None]:
+    """Let the processes started now find modules wherever this one does: plug-ins need not be installed."""
+    before = os.environ.get("PYTHONPATH")
+    own = [str(Path(p).absolute()) for p in sys.path if not p.startswith((sys.prefix, sys.base_prefix))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(own)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def own_process_group() -> None:

@@ -33,8 +33,8 @@ class EngineHost:
     """Hosts one engine; made a Ray actor by the driver. ``in_flight`` caps the calls in the engine at once."""
 
     def __init__(self, use: str, settings: Mapping[str, Any], replica: int, in_flight: int) -> None:
-        plugin = registry.find("engines", use)
-        self._engine: Engine = plugin.create(plugin.config.model_validate(settings), replica=replica)
+        self._made: Engine | None = None
+        self._use, self._settings, self._replica = use, settings, replica
         self._name = f"{use}/{replica}"
         self._room = asyncio.Semaphore(in_flight)
         self._alone = asyncio.Lock()
@@ -49,10 +49,20 @@ class EngineHost:
         """Wait until the engine is loaded. Raises the EngineError that kept it from loading."""
         if self._starting is None:
             own_process_group()
-            self._starting = asyncio.create_task(self._engine.start())
+            self._starting = asyncio.create_task(self._load())
         await asyncio.shield(self._starting)
         identity = self._engine.identity
         return {"pid": os.getpid(), "model": identity.model, "version": identity.version, "calls": self._calls}
+
+    async def _load(self) -> None:
+        plugin = registry.find("engines", self._use)
+        self._made = plugin.create(plugin.config.model_validate(self._settings), replica=self._replica)
+        await self._engine.start()
+
+    @property
+    def _engine(self) -> Engine:
+        assert self._made is not None
+        return self._made
 
     async def exchange(self, worker: str, batch: Sequence[Item]) -> list[Result]:
         """Take ``batch`` in, give back what is finished for ``worker``: at once, or as soon as something is.
@@ -130,4 +140,5 @@ class EngineHost:
         """Free the engine; the actor may be killed after that."""
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
-            await self._engine.close()
+        if self._made is not None:
+            await self._made.close()

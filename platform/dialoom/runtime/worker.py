@@ -134,10 +134,6 @@ class Worker:
         self._share = share
         self._schemas: dict[tuple[str, ...], Schema] = {(): plan.schema}
         self._variants: dict[tuple[str, str], tuple[Variant, Method]] = {}
-        for variant in plan.variants:
-            plugin = registry.find("methods", variant.use)
-            method = plugin.create(plugin.config.model_validate(variant.settings), plan.schema)
-            self._variants[variant.method, variant.cell] = (variant, method)
         self._client: EngineClient | None = None
         self._log: CallLog | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,9 +153,16 @@ class Worker:
         self._turn_counts = {"turns": 0, "corrected": 0, "fallback": 0, "triggered": 0}
 
     async def start(self) -> dict[str, Any]:
-        """Start engines that live in this process, read the call logs. Raises the error that keeps it from working."""
+        """Make the methods and the engines that live in this process, read the call logs.
+
+        Raises the error that keeps it from working: not in ``__init__``, where Ray would hide it.
+        """
         own_process_group()
         log_to(self._folder.path / "logs" / f"{self._name}.jsonl")
+        for variant in self._plan.variants:
+            plugin = registry.find("methods", variant.use)
+            method = plugin.create(plugin.config.model_validate(variant.settings), self._plan.schema)
+            self._variants[variant.method, variant.cell] = (variant, method)
         options = self._plan.options
         recorded = [r for e in self._plan.engines.values() for r in e.sources]
         sources = [self._folder, *(open_folder(r) for r in dict.fromkeys([*options.run.reuse, *recorded]))]
