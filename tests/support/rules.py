@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dialoom.engine import Request
 
 
@@ -21,3 +23,13 @@ def nasty(request: Request) -> str:
 def broken(request: Request) -> str:
     """A rule with a bug."""
     raise ZeroDivisionError(f"broken on purpose: {len(request.messages)}")
+
+
+def deadly(request: Request) -> str:
+    """Ends the engine's process where the last message holds DEADLY; an echo else."""
+    if "DEADLY" in request.messages[-1].content:
+        os._exit(9)
+    return echo(request)
+
+
+deadly.addressed = False  # type: ignore[attr-defined]

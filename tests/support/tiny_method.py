@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +24,10 @@ class TinyConfig(MethodConfig, frozen=True):
     """Calls a turn."""
     poison: str = ""
     """A dialogue whose text holds this makes the method raise."""
+    deadly: str = ""
+    """A dialogue whose text holds this ends the worker's process."""
+    blocking: str = ""
+    """A dialogue whose text holds this holds up the worker's process for good."""
 
 
 class Tiny:
@@ -36,6 +43,10 @@ class Tiny:
                 continue
             if self._config.poison and self._config.poison in turn.text:
                 raise ValueError("poison")
+            if self._config.deadly and self._config.deadly in turn.text:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._config.blocking and self._config.blocking in turn.text:
+                time.sleep(1e6)  # noqa: ASYNC251 - just that is what it is about
             outcome = Outcome.ACCEPTED
             text = ""
             try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dialoom.errors import DialoomError, EngineError, StorageError
+from dialoom.outcome import Outcome
 from dialoom.runtime.cluster import cause_of, first_line
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
@@ -34,6 +35,20 @@ WORKER_LOSSES = 20
 STORAGE_PATIENCE_S = 60.0
 """So long the results may fail to be written before the run stops."""
 CLOSE_S = 20.0
+ANSWER_S = 120.0
+"""A worker answers twice a second; one that is silent for so long is taken for lost."""
+START_S = 600.0
+"""So long a worker may take to start: it reads the call logs."""
+
+
+async def within(timeout_s: float, answer: Any) -> Any:
+    """What an actor answers. Raises RayError where it is lost, or silent for ``timeout_s`` seconds."""
+    from ray.exceptions import GetTimeoutError
+
+    try:
+        return await asyncio.wait_for(answer, timeout_s)
+    except TimeoutError:
+        raise GetTimeoutError(f"no answer for {timeout_s:.0f} s") from None
 
 
 @dataclass
@@ -46,6 +61,7 @@ class _Slot:
     held: dict[UnitKey, Lease] | None = None
     quarantine: bool = False
     trouble: str = ""
+    running: int = 0
 
 
 class Driver:
@@ -198,8 +214,8 @@ class Driver:
             .options(**options)
             .remote(self._plan, str(self._folder), self._epoch, slot.name, self._hosts, share=len(self._slots))
         )
-        await actor.start.remote()
         slot.actor = actor
+        await within(START_S, actor.start.remote())
         self.progress.workers += 1
 
     async def _serve(self, slot: _Slot) -> None:
@@ -223,11 +239,9 @@ class Driver:
                 ending = Ending.ENGINE if isinstance(cause, EngineError) else Ending.WORKERS
                 self.stop(ending, cause if isinstance(cause, DialoomError) else DialoomError(first_line(error)))
                 self._lost(slot, error)
-                slot.actor = None
                 return
             except RayError as error:
                 self._lost(slot, error)
-                slot.actor = None
 
     async def _feed_worker(self, slot: _Slot) -> None:
         assert slot.held is not None
@@ -243,11 +257,21 @@ class Driver:
                     return
                 if not slot.trouble:
                     continue
-            report: Report = await slot.actor.exchange.remote(leases, drain=self.ending.outcome if stopping else None)
+            outcome = self.ending.outcome if stopping else None
+            report = await self._exchange(slot, leases, outcome)
             self._account(slot, report)
             room = report.room
             if stopping and slot.held and report.trouble:
                 return  # what could not be written stays owed; a longer wait would not help
+
+    async def _exchange(self, slot: _Slot, leases: list[Lease], drain: Outcome | None) -> Report:
+        """The worker's report. Raises RayError where it is lost, or silent: a method may hold up the whole process."""
+        limits = self._plan.options.limits
+        silence_s = min(ANSWER_S, limits.stall_s / 2)
+        if drain is not None:
+            silence_s = ANSWER_S + limits.drain_s
+        report: Report = await within(silence_s, slot.actor.exchange.remote(leases, drain=drain))
+        return report
 
     def _take(self, slot: _Slot, room: int) -> list[Lease]:
         if slot.quarantine and slot.held:
@@ -258,6 +282,8 @@ class Driver:
             if not leases and not slot.held:
                 leases = self._suspects.take()
                 slot.quarantine = bool(leases)
+            if leases:
+                self._limits.leased(time.monotonic())
             return leases
         except DialoomError as error:
             self.stop(Ending.INPUT, error)
@@ -285,7 +311,8 @@ class Driver:
         progress.done += len(done)
         self._index.record(done)
         progress.add(report.counts)
-        progress.running = report.running
+        slot.running = report.running
+        progress.running = sum(s.running for s in self._slots)
         progress.last_error = report.last_error or progress.last_error
         if done:
             self._losses = 0
@@ -307,6 +334,11 @@ class Driver:
 
     def _lost(self, slot: _Slot, error: Exception) -> None:
         """A worker is gone: what it committed counts, the rest is handed out again."""
+        import ray
+
+        with contextlib.suppress(Exception):  # a silent one may still live
+            ray.kill(slot.actor, no_restart=True)
+        slot.actor, slot.running = None, 0
         held, slot.held, slot.trouble = slot.held or {}, {}, ""
         self.progress.workers = max(0, self.progress.workers - 1)
         prefix = f"parts/{self._epoch:05d}-{slot.name}-"
@@ -335,16 +367,19 @@ class Driver:
 
         if self.ending in (Ending.DONE, Ending.STORAGE):
             return
-        slot = next((s for s in self._slots if s.actor is not None), None)
-        rest = self._feed.remaining()
-        if slot is None or not rest:
+        slot = next((s for s in self._slots if s.actor is not None), self._slots[0])
+        rest = self._feed.remaining() + self._suspects.remaining()
+        if not rest or (slot.actor is None and self.ending in (Ending.ENGINE, Ending.WORKERS)):
             return
         closed = [replace(r, close=r.close or self.ending.outcome) for r in rest]
-        slot.held = {key: lease for lease in closed for key in lease.units}
         try:
-            self._account(slot, await slot.actor.exchange.remote(closed, drain=self.ending.outcome))
+            if slot.actor is None:
+                await self._start_worker(slot)
+            slot.held = {key: lease for lease in closed for key in lease.units}
+            self._account(slot, await self._exchange(slot, closed, self.ending.outcome))
         except RayError as error:
-            log.warning("%d units have no row, they are owed: %s", len(slot.held), first_line(error))
+            slot.actor = None
+            log.warning("%d units have no row, they are owed: %s", len(closed), first_line(error))
 
     async def _close(self) -> None:
         from ray.exceptions import RayError
@@ -352,7 +387,7 @@ class Driver:
         for slot in self._slots:
             if slot.actor is not None:
                 try:
-                    self._account(slot, await slot.actor.stop.remote())
+                    self._account(slot, await within(ANSWER_S, slot.actor.stop.remote()))
                 except RayError as error:
                     log.warning("worker %s was lost while closing: %s", slot.name, first_line(error))
         for hosts in self._hosts.values():

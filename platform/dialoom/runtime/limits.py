@@ -17,13 +17,18 @@ class Limits:
 
     def __init__(self, limits: LimitConfig) -> None:
         self._limits = limits
-        self._began = 0.0
+        self._first_lease_at = float("inf")
         self._moved_at = 0.0
         self._last: tuple[float, ...] = ()
 
     def begin(self, now: float) -> None:
-        """The session's clock starts (monotonic seconds)."""
-        self._began = self._moved_at = now
+        """The engines are there (monotonic seconds): from now on something has to happen."""
+        self._moved_at = now
+
+    def leased(self, now: float) -> None:
+        """Units were handed out, which is progress; the first time starts the session's clock."""
+        self._first_lease_at = min(self._first_lease_at, now)
+        self._moved_at = now
 
     def reached(self, progress: Progress, now: float) -> tuple[Ending, DialoomError] | None:
         """The first limit that ``progress`` meets at ``now``, or None."""
@@ -33,7 +38,7 @@ class Limits:
             return self._limit(f"limits.tokens: {tokens:,} of {limits.tokens:,} tokens are spent")
         if limits.cost_usd is not None and counts["cost_usd"] >= limits.cost_usd:
             return self._limit(f"limits.cost_usd: ${counts['cost_usd']:.4f} of ${limits.cost_usd:g} are spent")
-        if limits.wall_s is not None and now - self._began >= limits.wall_s:
+        if limits.wall_s is not None and now - self._first_lease_at >= limits.wall_s:
             return self._limit(f"limits.wall_s: {limits.wall_s:g} s are over")
         return self._errors(progress) or self._standstill(progress, now)
 

@@ -50,6 +50,11 @@ class Suspects:
         self._waiting = [lease for lease in self._waiting if not any(lease is c for c in company)]
         return company
 
+    def remaining(self) -> list[Lease]:
+        """All that wait; none is left after that."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
 
 def _poison(lease: Lease, why: str) -> DialoomError:
     error = DialoomError(

@@ -18,7 +18,8 @@ from dialoom.runtime.progress import Progress
 
 def watch(**limits: Any) -> Limits:
     made = Limits(LimitConfig(**limits))
-    made.begin(100.0)
+    made.begin(90.0)
+    made.leased(100.0)
     return made
 
 
@@ -44,6 +45,7 @@ def test_tokens_of_prompts_and_answers_count_together(limit: int, prompt: int, o
 
 def test_wall_time_counts_from_the_first_lease() -> None:
     limits = watch(wall_s=10.0, stall_s=1e6)
+    limits.leased(105.0)
     assert limits.reached(progress(), 109.9) is None
     reached = limits.reached(progress(), 110.0)
     assert reached is not None
@@ -106,3 +108,11 @@ def test_endings_decide_the_outcome_of_what_was_not_finished() -> None:
     assert Ending.STALLED.outcome is Outcome.JOB_LIMIT
     assert {e.outcome for e in Ending} == {Outcome.JOB_LIMIT, Outcome.INTERRUPTED}
     assert all(e.outcome.owed for e in Ending)
+
+
+def test_units_handed_out_are_progress_too() -> None:
+    limits = watch(stall_s=10.0)
+    assert limits.reached(progress(), 105.0) is None
+    limits.leased(112.0)
+    assert limits.reached(progress(), 121.0) is None
+    assert limits.reached(progress(), 122.0) is not None

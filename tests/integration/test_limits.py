@@ -1,0 +1,143 @@
+"""Runs that end early or meet what ends processes: rows for every unit, a reason, and a rerun that goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialoom.errors import LimitReached
+from dialoom.run import RunResult, run
+from dialoom.runtime.cluster import cluster
+from dialoom.runtime.ending import Ending
+from dialoom.traces.read import read_table
+from support.jobs import SCRIPTED, TINY, chat, small_plan
+
+pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
+
+DIALOGUES = [chat(f"d{i}", "hello", "bye") for i in range(40)]
+ALL = {f"d{i}" for i in range(40)}
+SLOW = SCRIPTED | {"concurrency": 4, "latency_s": 0.1}
+IN_ACTORS = SCRIPTED | {"in_actor": True, "replicas": 2, "concurrency": 8, "latency_s": 0.02}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray() -> Iterator[None]:
+    """One Ray for all runs of this file; they join it."""
+    with cluster():
+        yield
+
+
+def rows(result: RunResult, table: str = "dialogues") -> list[dict[str, Any]]:
+    return read_table(result.folder.path, table).to_pylist()
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    """Dialogue id to outcome; every unit has one row."""
+    found = rows(result)
+    assert len(found) == len({r["dialogue_id"] for r in found})
+    return {r["dialogue_id"]: r["outcome"] for r in found}
+
+
+def assert_goes_on(folder: Path, first: RunResult, **fields: Any) -> RunResult:
+    """The same job without what stopped it comes to its end and repeats nothing."""
+    again = run(small_plan(folder, DIALOGUES, **fields))
+    assert again.status == 0
+    assert outcomes(again) == dict.fromkeys(ALL, "accepted")
+    assert again.progress.skipped == first.outcomes.get("accepted", 0)
+    return again
+
+
+def test_wall_time_is_over(tmp_path: Path) -> None:
+    first = run(small_plan(tmp_path, DIALOGUES, engines={"main": SLOW}, limits={"wall_s": 0.8}))
+    assert (first.ending, first.status) == (Ending.LIMIT, 4)
+    assert "limits.wall_s: 0.8 s are over" in str(first.error)
+    assert set(outcomes(first)) == ALL
+    assert set(outcomes(first).values()) == {"accepted", "job_limit"}
+    again = assert_goes_on(tmp_path, first)
+    paid = first.progress.counts["calls"] + again.progress.counts["calls"]
+    assert paid == 4 * len(ALL), "calls of dialogues that were stopped half-way are not paid again"
+
+
+def test_too_many_units_fail(tmp_path: Path) -> None:
+    engine = SLOW | {"latency_s": 0.01, "fail_share": 1.0, "fail_times": None}
+    first = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}, run={"max_attempts": 2}))
+    assert (first.ending, first.status) == (Ending.LIMIT, 4)
+    assert isinstance(first.error, LimitReached)
+    assert "limits.error_share" in str(first.error)
+    assert "failure injected by fail_share" in str(first.error)
+    assert set(outcomes(first)) == ALL
+    assert set(outcomes(first).values()) <= {"infrastructure", "job_limit"}
+    assert_goes_on(tmp_path, first)
+
+
+@pytest.mark.parametrize("where", ["worker", "actor"])
+def test_an_engine_that_never_answers_ends_the_run_in_time(tmp_path: Path, where: str) -> None:
+    engine = SCRIPTED | {"latency_s": 1e5, "in_actor": where == "actor"}
+    began = time.monotonic()
+    first = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}, limits={"stall_s": 4.0, "drain_s": 0.5}))
+    assert time.monotonic() - began < 60
+    assert (first.ending, first.status) == (Ending.STALLED, 4)
+    assert "no call and no unit was finished for 4 s: 40 units wait for an answer" in str(first.error)
+    assert outcomes(first) == dict.fromkeys(ALL, "job_limit")
+    assert_goes_on(tmp_path, first)
+
+
+def test_calls_under_way_get_the_time_to_drain(tmp_path: Path) -> None:
+    """With time to drain a call under way is kept; without it is dropped and paid again."""
+    for name, drain_s, kept in (("patient", 30.0, True), ("hasty", 0.0, False)):
+        engine = SCRIPTED | {"latency_s": 1.5, "concurrency": 40}
+        limits = {"wall_s": 0.5, "drain_s": drain_s}
+        first = run(small_plan(tmp_path / name, DIALOGUES, engines={"main": engine}, limits=limits))
+        assert outcomes(first) == dict.fromkeys(ALL, "job_limit")
+        assert (first.progress.counts["calls"] > 0) == kept
+        again = assert_goes_on(tmp_path / name, first)
+        assert again.progress.counts["replayed"] == first.progress.counts["calls"]
+
+
+def test_a_dialogue_that_ends_its_worker_becomes_an_error_row(tmp_path: Path) -> None:
+    records = [*DIALOGUES, chat("bad", "this is DEADLY")]
+    plan = small_plan(
+        tmp_path, records, methods=[TINY | {"deadly": "DEADLY"}], engines={"main": SLOW}, run={"workers": 2}
+    )
+    result = run(plan)
+    found = outcomes(result)
+    assert found.pop("bad") == "infrastructure"
+    assert found == dict.fromkeys(ALL, "accepted")
+    assert result.status == 3
+    (row,) = [r for r in rows(result) if r["dialogue_id"] == "bad"]
+    assert row["error_kind"] == "poison"
+    assert "ended its worker 4 times" in row["error"]
+
+
+def test_a_call_that_ends_its_engine_becomes_an_error_row(tmp_path: Path) -> None:
+    records = [*DIALOGUES, chat("bad", "this is DEADLY")]
+    engine = IN_ACTORS | {"rule": "support.rules:deadly"}
+    result = run(small_plan(tmp_path, records, engines={"main": engine}, run={"workers": 2}))
+    found = outcomes(result)
+    assert found.pop("bad") == "infrastructure"
+    assert found == dict.fromkeys(ALL, "accepted"), "only the guilty call is given up"
+    assert result.status == 3
+    (row,) = [r for r in rows(result) if r["dialogue_id"] == "bad"]
+    assert row["error_kind"] == "poison"
+    (call,) = [c for c in rows(result, "calls") if c["dialogue_id"] == "bad"]
+    assert call["attempts"] >= 4
+    assert call["error"].startswith("poison: ")
+
+
+def test_a_dialogue_that_holds_up_its_worker_becomes_an_error_row(tmp_path: Path) -> None:
+    records = [*DIALOGUES, chat("bad", "this is ENDLESS")]
+    tiny = TINY | {"blocking": "ENDLESS"}
+    # A worker that is silent for half of stall_s is replaced.
+    limits = {"stall_s": 10.0, "drain_s": 1.0}
+    plan = small_plan(tmp_path, records, methods=[tiny], engines={"main": SLOW}, run={"workers": 2}, limits=limits)
+    result = run(plan)
+    found = outcomes(result)
+    assert found.pop("bad") == "infrastructure"
+    assert found == dict.fromkeys(ALL, "accepted")
+    (row,) = [r for r in rows(result) if r["dialogue_id"] == "bad"]
+    assert row["error_kind"] == "poison"
+    assert "no answer for 5 s" in row["error"]
