@@ -108,7 +108,10 @@ class UnitContext:
         return await self._client.embed(self._variant.roles[role], texts)
 
     def turn(self, trace: TurnTrace) -> None:
-        """See :meth:`dialoom.method.Context.turn`."""
+        """See :meth:`dialoom.method.Context.turn`. Raises ValueError for what is no turn of the user."""
+        turns = self._dialogue.turns
+        if not 0 <= trace.turn < len(turns) or turns[trace.turn].speaker is not Speaker.USER:
+            raise ValueError(f"turn {trace.turn} of {self.unit} is no turn of the user: it has no row")
         self._turns.append(trace)
 
     def _sent_row(self, request: Request, role: str, engine: str, ids: list[str]) -> Row:

@@ -221,6 +221,12 @@ def test_vectors(make: Make) -> None:
     assert run(make("ok").embed("main", ["a", "bc"])) == [[1.0], [2.0]]
 
 
+@pytest.mark.parametrize("turn", [0, 2, 6, -1])
+def test_only_turns_of_the_user_are_reported(make: Make, turn: int) -> None:
+    with pytest.raises(ValueError, match=f"turn {turn} of d:tiny is no turn of the user"):
+        make("ok").turn(TurnTrace(turn))
+
+
 any_text = st.text(max_size=6) | st.lists(st.sampled_from(["a", "\0", "😀", "\ud800"]), max_size=4).map("".join)
 refs = st.builds(SlotRef, any_text, any_text)
 deltas = st.dictionaries(refs, any_text, max_size=3)
@@ -231,7 +237,7 @@ json_trees = st.recursive(
 )
 traces = st.builds(
     TurnTrace,
-    turn=st.integers(0, 6),
+    turn=st.integers(0, 2),
     outcome=st.sampled_from(Outcome),
     state=st.none() | deltas.map(BeliefState),
     delta=deltas,
