@@ -1,4 +1,4 @@
-"""``dialoom run`` as a process of its own: interrupted, terminated, resumed; nothing is left behind, nothing is lost."""
+"""``dialoom run`` as a process of its own: interrupted, terminated, resumed; nothing is lost or left behind."""
 
 from __future__ import annotations
 
