@@ -7,6 +7,7 @@ than was announced or allowed. An archive is unpacked as a whole or not at all: 
 from __future__ import annotations
 
 import contextlib
+import errno
 import lzma
 import stat
 import struct
@@ -32,10 +33,12 @@ _DAMAGE = (
     struct.error,
     EOFError,
     ValueError,
+    IndexError,
+    OverflowError,
     NotImplementedError,
     RuntimeError,
 )
-"""What the standard library raises over a damaged archive, besides an OSError without a number."""
+"""What the standard library raises over a damaged archive, besides an OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def _damage(archive: Path) -> Iterator[None]:
     except _DAMAGE as error:
         raise FetchError(f"the archive is damaged: {error}", where=str(archive)) from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno not in (None, errno.EINVAL):  # neither damage nor a place before the start of the file
             raise
         raise FetchError(f"the archive is damaged: {error}", where=str(archive)) from error
 

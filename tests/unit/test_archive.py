@@ -185,6 +185,13 @@ def test_a_member_that_lies_about_its_size_is_refused(folder: Path, said: int) -
     assert sum(written) <= 900_000
 
 
+def test_a_member_without_a_name_is_refused(folder: Path) -> None:
+    archive = bytearray(zipped({"a": b"x"}))
+    for mark, offset in ((b"PK\x03\x04", 26), (b"PK\x01\x02", 28)):
+        archive[archive.index(mark) + offset] = 0
+    refused(folder, bytes(archive))
+
+
 def test_an_encrypted_member_is_refused(folder: Path) -> None:
     archive = bytearray(zipped({"a": b"secret"}))
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
@@ -209,7 +216,11 @@ def test_what_is_no_archive_is_said(folder: Path, data: bytes) -> None:
     assert "no zip or tar archive" in refused(folder, data).what
 
 
-PATHS = st.lists(st.sampled_from(["a", "b", "c.json", "..", "", ".", "\u00e9"]), min_size=1, max_size=4).map("/".join)
+PATHS = (
+    st.lists(st.sampled_from(["a", "b", "c.json", "..", "", ".", "\u00e9"]), min_size=1, max_size=4)
+    .map("/".join)
+    .filter(bool)
+)
 FILES = st.dictionaries(PATHS, st.binary(max_size=50), max_size=4)
 
 
