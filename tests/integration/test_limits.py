@@ -32,7 +32,8 @@ def ray() -> Iterator[None]:
 
 
 def rows(result: RunResult, table: str = "dialogues") -> list[dict[str, Any]]:
-    return read_table(result.folder.path, table).to_pylist()
+    found: list[dict[str, Any]] = read_table(result.folder.path, table).to_pylist()
+    return found
 
 
 def outcomes(result: RunResult) -> dict[str, str]:
