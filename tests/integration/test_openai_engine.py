@@ -230,6 +230,7 @@ def test_tool_calls_are_flat() -> None:
             "exceeds",
         ),
         (failure(422, "`inputs` tokens + `max_new_tokens` must be <= 4096"), errors.PromptTooLong, "4096"),
+        (failure(400, "max_tokens=9000 cannot be greater than max_model_len=8192"), errors.PromptTooLong, "8192"),
         (failure(429, "Request too large for m on tokens per min"), errors.PromptTooLong, "too large"),
         (Reply(b"", status=413), errors.PromptTooLong, "413"),
         (Reply(b"moved", status=404), errors.EngineRefused, "/v1"),

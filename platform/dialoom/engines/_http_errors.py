@@ -19,7 +19,7 @@ from dialoom.registry import did_you_mean
 _TOO_LONG = re.compile(
     r"context.{0,40}(length|window|size)|prompt (is )?too long|prompt contains .{0,40} tokens.{0,40}too large|"
     r"too many tokens|maximum number of tokens|longer than the maximum|reduce the length|must have less than|"
-    r"max_new_tokens`? must be|request too large",
+    r"max_new_tokens`? must be|greater than max_model_len|request too large",
     re.IGNORECASE | re.DOTALL,
 )
 _TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})

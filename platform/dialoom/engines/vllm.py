@@ -159,6 +159,9 @@ class VLLMEngine:
     async def generate(self, request: Request) -> Response:
         """Answer one request. Raises EngineDown where vLLM has died, EngineBusy where it gave this one request up."""
         llm = self._running()
+        if self._config.runner != "generate":
+            hint = "Give the role an engine without 'runner: pooling'."
+            raise EngineRefused(f"'{self._config.model}' runs for embeddings, not for answers", hint=hint)
         prompt = self._prompt(request)
         room = request.sampling.max_tokens
         if len(prompt) + room > self._context_tokens:
