@@ -239,12 +239,13 @@ def definitions_for(data: ScoreInput, asked: Sequence[str] | None = None) -> lis
     Raises JobError for a name that is no definition.
     """
     if asked is not None:
-        return [_definition(name) for name in asked]
+        return [definition(name) for name in asked]
     kinds = {"any", "multiwoz" if is_multiwoz(data) else "frames" if not data.whole_state else "any"}
-    return [d for d in map(_definition, definition_names()) if d.data in kinds]
+    return [d for d in map(definition, definition_names()) if d.data in kinds]
 
 
-def _definition(name: str) -> Definition:
+def definition(name: str) -> Definition:
+    """The definition of that name. Raises JobError where there is none."""
     plugin = registry.find("metrics", name)
     if not isinstance(plugin, Definition):
         raise JobError(f"'{name}' is not a metric definition", hint="A definition is a dialoom.metric.Definition.")

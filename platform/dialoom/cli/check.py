@@ -30,9 +30,12 @@ def schema_check(
 ) -> None:
     """Say before a run what in a schema will hurt; exit status 1 where something surely will."""
     from dialoom.cli.terminal import out, safe, table
+    from dialoom.errors import JobError
     from dialoom.schema_check import check_schema
     from dialoom.schema_files import load_schema
 
+    if data and reader is None:
+        raise JobError("--data needs --reader", hint="For example --reader sgd.")
     loaded = load_schema(schema)
     findings = check_schema(loaded)
     rows = table(
@@ -50,24 +53,21 @@ def schema_check(
     out.print(rows)
     if len(findings) > most:
         out.print(f"(+{len(findings) - most} more; --most shows them)")
-    if data:
+    if data and reader is not None:
         _out_of_reach(loaded, reader, data, most)
     raise typer.Exit(1 if any(f.level == "error" for f in findings) else 0)
 
 
-def _out_of_reach(schema: object, reader: str | None, data: list[Path], most: int) -> None:
+def _out_of_reach(schema: object, reader: str, data: list[Path], most: int) -> None:
     from collections import Counter
 
     from dialoom.cli.terminal import out, safe, table
     from dialoom.dialogue import Dialogue
-    from dialoom.errors import JobError
     from dialoom.reach import unreachable
     from dialoom.reader import open_dialogues
     from dialoom.schema import Schema
 
     assert isinstance(schema, Schema)
-    if reader is None:
-        raise JobError("--data needs --reader", hint="For example --reader sgd.")
     dialogues = (d for d in open_dialogues(reader, data, {}) if isinstance(d, Dialogue))
     found = list(unreachable(dialogues, schema))
     rules = Counter(u.rule for u in found)

@@ -54,8 +54,11 @@ def score(
     from dialoom.cli.summary import show_scores
     from dialoom.errors import JobError
     from dialoom.schema_files import load_schema
+    from dialoom.scoring import definition as find_definition
     from dialoom.scoring import score_predictions, score_run
 
+    for name in definition:
+        find_definition(name)
     names = list(definition) or None
     if (run is None) == (predictions is None):
         raise JobError("score takes either a RUN or --predictions", hint="For example: dialoom score runs/quickstart.")

@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError
 import dialoom
 from dialoom import registry
 from dialoom.engine import EngineIdentity
-from dialoom.errors import EngineError, JobError, SchemaError
+from dialoom.errors import DialoomError, EngineError, JobError, SchemaError
 from dialoom.job import EngineEntry, Job, MethodEntry, plugin_settings
 from dialoom.prices import Price, find_price
 from dialoom.schema import Schema
@@ -192,6 +192,7 @@ def plan_cell(job: Job, file: YamlFile) -> Plan:
         prompts.update({f"{variant.method}/{name}": text for name, text in texts.items()})
     _check_roles(job, file, variants)
     _check_reuse(job, file)
+    _check_scores(job, file)
     identity = {
         "code": dialoom.__version__,
         "schema": schema.digest,
@@ -232,6 +233,15 @@ def _check_roles(job: Job, file: YamlFile, variants: list[Variant]) -> None:
             raise JobError(f"no method of this job calls a role '{role}'", where=file.where(("roles", role)), hint=hint)
 
 
+def _check_scores(job: Job, file: YamlFile) -> None:
+    """Raises JobError for a score that there is not: it would be found out at the end of the run."""
+    from dialoom.scoring import definition
+
+    for i, name in enumerate(job.scores):
+        with placed(file, "scores", i):
+            definition(name)
+
+
 def _check_reuse(job: Job, file: YamlFile) -> None:
     """Raises JobError for a folder to reuse that holds no calls."""
     for i, run in enumerate(job.run.reuse):
@@ -252,6 +262,11 @@ def placed(file: YamlFile, *path: str | int) -> Iterator[None]:
         if error.where:
             raise
         raise type(error)(error.what, where=file.where(path), hint=error.hint) from error
+    except DialoomError:
+        raise
+    except Exception as error:  # the boundary to plug-ins of others: what they raise is an error of the job
+        what = f"{type(error).__name__}: {error}"
+        raise JobError(what, where=file.where(path), hint="The plug-in itself fails.") from error
 
 
 class _Data(NamedTuple):
@@ -352,6 +367,7 @@ def _variant(entry: MethodEntry, job: Job, file: YamlFile, i: int, schema: Schem
         roles[role] = name
     with placed(file, "methods", i):
         plugin.create(config, schema)
+        prompts = plugin.prompts(config)
     variant = Variant(
         use=entry.use,
         settings=_settings(config),
@@ -360,7 +376,7 @@ def _variant(entry: MethodEntry, job: Job, file: YamlFile, i: int, schema: Schem
         declares=tuple(sorted(plugin.declares)),
         seed=job.seed,
     )
-    return variant, plugin.prompts(config)
+    return variant, prompts
 
 
 def _settings(config: BaseModel) -> dict[str, Any]:

@@ -145,7 +145,8 @@ def test_paths_are_relative_to_the_job_file_and_take_variables(tmp_path: Path, m
 
 
 def test_the_resolved_job_is_a_job(base: Plan) -> None:
-    assert base.options.methods[0].settings == {"calls": 2, "poison": "", "max_tokens": 256, "temperature": 0.0}
+    settings = base.options.methods[0].settings
+    assert (settings["calls"], settings["max_tokens"], settings["temperature"]) == (2, 256, 0.0)
     assert base.options.roles == {"main": "main"}
     assert yaml.safe_load(yaml.safe_dump(dict(base.job))) == base.job
 
@@ -205,6 +206,11 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
         {"methods": [TINY | {"max_tokens": 10**30}]},
         "",
         "methods.tiny.settings.max_tokens: 10",
+    ),
+    "unknown score": (
+        {"scores": ["joint_goal", "slot_f"]},
+        "scores.1",
+        "no metric is named 'slot_f'. Did you mean 'slot_f1'?",
     ),
     "nothing to reuse": ({"run": {"reuse": ["nope"]}}, "run.reuse.0", "'nope' holds no recorded calls"),
 }
