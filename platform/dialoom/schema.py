@@ -1,7 +1,7 @@
 """Domain schemas: services, their intents and slots, slot types and allowed values.
 
-Two file forms are read: the service-definition JSON of SGD and MultiWOZ 2.2 as it is, and dialoom's own YAML, which adds
-slot types (see ``docs/schemas.md``). The YAML form has the same field names.
+Two file forms are read: the service-definition JSON of SGD and MultiWOZ 2.2 as it is, and dialoom's own YAML, which
+adds slot types (see ``docs/schemas.md``). The YAML form has the same field names.
 """
 
 from __future__ import annotations

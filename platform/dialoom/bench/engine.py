@@ -97,10 +97,10 @@ def _requests(folder: RunFolder, rows: Sequence[dict[str, Any]]) -> list[Request
 
 def _bare(settings: dict[str, Any], requests: Sequence[Request]) -> tuple[int, float]:
     """Output tokens and seconds of vLLM's own batch interface, all prompts at once, after a warm-up."""
-    from dialoom.engines import vllm as adapter
+    from dialoom.engines._vllm_bare import bare
+    from dialoom.engines.vllm import VLLMConfig
 
-    config = adapter.VLLMConfig.model_validate(settings)
-    llm, prompts, parameters = adapter.bare(config, requests)
+    llm, prompts, parameters = bare(VLLMConfig.model_validate(settings), requests)
     llm.generate(prompts[:1], parameters[:1], use_tqdm=False)
     llm.reset_prefix_cache()
     started = time.perf_counter()

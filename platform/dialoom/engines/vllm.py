@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from dialoom.answer_schema import bounded_json
-from dialoom.engine import EngineConfig, EngineIdentity, Request, Response
+from dialoom.engine import EngineConfig, EngineIdentity, Message, Request, Response
 from dialoom.engines._thinking import OPEN, split_thinking
 from dialoom.engines._tool_calls import parse_tool_calls
 from dialoom.engines._vllm_setup import (
@@ -170,7 +170,7 @@ class VLLMEngine:
                 where=self._name,
                 hint="Shorten the context, lower max_tokens, or raise max_model_len if the model allows it.",
             )
-        parameters = _sampling(request)
+        parameters = sampling_parameters(request)
         try:
             last: RequestOutput | None = None
             request_id = f"{self._replica}-{next(self._numbers)}"
@@ -318,18 +318,24 @@ def engine_arguments(config: VLLMConfig, model: str, revision: str, *, cpu: bool
 
 def _load(arguments: dict[str, Any]) -> AsyncLLM:
     from vllm import AsyncEngineArgs
-    from vllm.config import StructuredOutputsConfig
     from vllm.v1.engine.async_llm import AsyncLLM
+
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**with_answer_limits(arguments)))
+
+
+def with_answer_limits(arguments: dict[str, Any]) -> dict[str, Any]:
+    """``arguments`` with the settings that keep answers to a schema short."""
+    from vllm.config import StructuredOutputsConfig
 
     # White space between JSON tokens is legal and endless: only this setting rules it out, and only with this back end.
     limits = {"backend": "xgrammar", "disable_any_whitespace": True}
     if parser := arguments.get("reasoning_parser"):
         limits["reasoning_parser"] = parser
-    arguments = {"structured_outputs_config": StructuredOutputsConfig(**limits)} | arguments
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
+    return {"structured_outputs_config": StructuredOutputsConfig(**limits)} | arguments
 
 
-def _sampling(request: Request) -> SamplingParams:
+def sampling_parameters(request: Request) -> SamplingParams:
+    """The request's sampling and answer schema as vLLM takes them. Raises RequestRefused for a schema it cannot hold."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
@@ -388,6 +394,12 @@ class VLLMPlugin:
     def create(self, config: VLLMConfig, *, replica: int) -> VLLMEngine:
         """An engine that has not loaded its model."""
         return VLLMEngine(config, replica)
+
+    def prompt_tokens(self, config: VLLMConfig) -> Callable[[Sequence[Message]], list[int]]:
+        """From messages to the token ids of their prompt; loads the tokenizer alone."""
+        from dialoom.engines._vllm_bare import prompt_tokens
+
+        return prompt_tokens(config)
 
     def resources(self, config: VLLMConfig) -> dict[str, float]:
         """GPUs by tensor and pipeline parallelism; no processor is reserved, or small machines starve the workers."""
