@@ -1,4 +1,4 @@
-"""vLLM without dialoom around it: its own batch interface and its tokenizer, for benches and for the call log's tools."""
+"""vLLM without dialoom around it: its batch interface and its tokenizer, for benches and the call log's tools."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def with_answer_limits(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def sampling_parameters(request: Request) -> SamplingParams:
-    """The request's sampling and answer schema as vLLM takes them. Raises RequestRefused for a schema it cannot hold."""
+    """Sampling and answer schema as vLLM takes them. Raises RequestRefused for a schema it cannot hold."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
