@@ -133,9 +133,9 @@ class TurnEnvironment:
         self._can_go_back = False
         self._confirmed_at = len(steps)
         labels = self._scene.catalog.intent_labels
-        names = ", ".join(labels.get(ref, ref.intent) for ref in found)
+        confirmed = ", ".join(labels.get(ref, ref.intent) for ref in found)
         what = texts[f"intents.{self._config.predict}"]
-        return Judgement(fill(texts["intents.confirmed"], intents=names, what=what))
+        return Judgement(fill(texts["intents.confirmed"], intents=confirmed, what=what))
 
     def _resolve(self, action: Action, steps: Sequence[Step]) -> Judgement:
         pairs = read_slots(action.arguments)
