@@ -18,7 +18,7 @@ import dialoom
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DialoomError, RunRefused, StorageError
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
-from dialoom.runtime.cluster import cause_of, cluster, first_line
+from dialoom.runtime.cluster import as_own, cause_of, cluster
 from dialoom.runtime.driver import Driver
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
@@ -92,6 +92,7 @@ def run(
     folder.make()
     with folder.locked():
         check_same(folder, plan)
+        folder.clear()
         index = Index()
         try:
             damaged = index.load(folder)
@@ -215,7 +216,7 @@ def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
     except ray.exceptions.RayError as error:
         cause = cause_of(error)
         if result.error is None:
-            result.error = cause if isinstance(cause, DialoomError) else DialoomError(first_line(error))
+            result.error = as_own(error)
         if result.ending is Ending.DONE:
             result.ending = Ending.STORAGE if isinstance(cause, StorageError) else Ending.WORKERS
         result.notes.append("traces and scores are not up to date: run the same command again")

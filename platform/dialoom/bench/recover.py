@@ -16,8 +16,9 @@ import psutil
 
 from dialoom.bench.data import write_data
 
-TARGETS = ("driver", "worker", "engine", "all")
-"""What one kill ends with signal 9: the driver, a worker actor, an engine actor, or everything at once."""
+TARGETS = ("driver", "worker", "engine", "node", "all")
+"""What one kill ends with signal 9: the driver, a worker actor, an engine actor, Ray's own process of the node, or
+everything at once."""
 FAULTS = "rename:0.02,answer:0.0005"
 """Deaths placed between writing and renaming a file, and between an answer and its record."""
 
@@ -47,18 +48,18 @@ def recover(
     with tempfile.TemporaryDirectory(prefix="dialoom-bench-") as name:
         folder = Path(name)
         schema, data = write_data(folder, dialogues, seed=seed)
-        job = _job(folder, schema, data)
-        _run_whole(job, folder / "calm", _counted(folder / "calm.count"))
+        job = job_file(folder, schema, data)
+        run_whole(job, folder / "calm", folder / "calm.count")
         count = folder / "killed.count"
-        _run_killed(job, folder / "killed", random.Random(seed), kills, targets, faults, _counted(count), result)
-        _compare(folder, result)
-        paid = count.read_bytes().split()
-        result.paid_again = len(paid) - len(set(paid))
+        run_killed(job, folder / "killed", random.Random(seed), kills, targets, faults, count, result)
+        compare(folder / "calm", folder / "killed", result)
+        result.paid_again = paid_again(count)
     result.seconds = time.perf_counter() - started
     return result
 
 
-def _job(folder: Path, schema: Path, data: Path) -> Path:
+def job_file(folder: Path, schema: Path, data: Path, *, latency_s: float = 0.05) -> Path:
+    """A job of two workers and two engine actors whose calls are counted; 16 calls in flight."""
     import yaml
 
     job = {
@@ -70,7 +71,7 @@ def _job(folder: Path, schema: Path, data: Path) -> Path:
             "m": {
                 "use": "scripted",
                 "rule": "dialoom.bench.counting:answer",
-                "latency_s": 0.05,
+                "latency_s": latency_s,
                 "in_actor": True,
                 "replicas": 2,
                 "concurrency": 8,
@@ -85,57 +86,55 @@ def _job(folder: Path, schema: Path, data: Path) -> Path:
     return path
 
 
-def _command(job: Path, root: Path) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "dialoom.cli.main",
-        "run",
-        str(job),
-        "--set",
-        f"run.root={root}",
-        "--log-format",
-        "quiet",
-    ]
+def start(job: Path, root: Path, count: Path, faults: str = "") -> subprocess.Popen[bytes]:
+    """``dialoom run`` as a process of its own; paid calls are counted in the file ``count``."""
+    words = ["-m", "dialoom.cli.main", "run", str(job), "--set", f"run.root={root}", "--log-format", "quiet"]
+    env = os.environ | {"DIALOOM_BENCH_COUNT": str(count), "DIALOOM_FAULTS": faults}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, *words], env=env, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
-def _counted(path: Path) -> dict[str, str]:
-    return {"DIALOOM_BENCH_COUNT": str(path)}
+def run_whole(job: Path, root: Path, count: Path) -> None:
+    """Run the job undisturbed. Raises RuntimeError where it does not end with status 0."""
+    status = start(job, root, count).wait()
+    if status != 0:
+        raise RuntimeError(f"the job does not run undisturbed: exit status {status}")
 
 
-def _run_whole(job: Path, root: Path, env: dict[str, str]) -> None:
-    subprocess.run(_command(job, root), env=os.environ | env, check=True, stdout=subprocess.DEVNULL)
+def paid_again(count: Path) -> int:
+    """Answers in a file of counted calls that were given before."""
+    paid = count.read_bytes().split()
+    return len(paid) - len(set(paid))
 
 
-def _run_killed(
+def run_killed(
     job: Path,
     root: Path,
     rng: random.Random,
     kills: int,
     targets: Sequence[str],
     faults: str,
-    env: dict[str, str],
+    count: Path,
     result: Recovery,
 ) -> None:
-    """Start the job as often as it takes; each start is killed at random until the kills are used up."""
+    """Start the job as often as it takes; each start is killed at random until the kills are used up.
+
+    Raises RuntimeError where it never ends.
+    """
     left = kills
     while True:
         result.starts += 1
-        process = subprocess.Popen(
-            _command(job, root),
-            env=os.environ | env | ({"DIALOOM_FAULTS": faults} if left else {}),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        process = start(job, root, count, faults if left else "")
         if rng.random() < 0.8:
-            _wait_for_calls(process, Path(env["DIALOOM_BENCH_COUNT"]))
+            wait_for_calls(process, count)
         while process.poll() is None and left:
             time.sleep(rng.uniform(0.05, 1.5))
             target = rng.choice(list(targets))
-            if process.poll() is None and _kill(process.pid, target, rng):
+            if process.poll() is None and kill(process.pid, target, rng):
                 left -= 1
                 result.kills[target] = result.kills.get(target, 0) + 1
+                if target == "node":
+                    break  # Ray ends with it, and the job in its own time: more kills would hit a corpse
         status = process.wait()
         if status == 0:
             return
@@ -143,26 +142,26 @@ def _run_killed(
             raise RuntimeError(f"the killed job does not end: exit status {status} at start {result.starts}")
 
 
-def _wait_for_calls(process: subprocess.Popen[bytes], count: Path) -> None:
-    """Until this start sends calls, so that most kills fall into work and not into the start."""
+def wait_for_calls(process: subprocess.Popen[bytes], count: Path) -> None:
+    """Wait until this start sends calls, so that most kills fall into work and not into the start."""
     before = count.stat().st_size if count.exists() else 0
     while process.poll() is None and (count.stat().st_size if count.exists() else 0) == before:
         time.sleep(0.05)
 
 
-def _kill(driver: int, target: str, rng: random.Random) -> bool:
+def kill(driver: int, target: str, rng: random.Random) -> bool:
     """End the target with signal 9; whether there was one."""
     try:
         family = psutil.Process(driver).children(recursive=True)
     except psutil.Error:
         return False
-    names = {"worker": "ray::Worker", "engine": "ray::EngineHost"}
+    names = {"worker": "ray::Worker", "engine": "ray::EngineHost", "node": "raylet"}
     if target == "driver":
         chosen = [psutil.Process(driver)]
     elif target == "all":
         chosen = [psutil.Process(driver), *family]
     else:
-        found = [p for p in family if _title(p).startswith(names[target])]
+        found = [p for p in family if _title(p).rpartition("/")[2].startswith(names[target])]
         chosen = [rng.choice(found)] if found else []
     for process in chosen:
         try:
@@ -174,23 +173,24 @@ def _kill(driver: int, target: str, rng: random.Random) -> bool:
 
 def _title(process: psutil.Process) -> str:
     try:
-        return " ".join(process.cmdline())
+        return next(iter(process.cmdline()), "")
     except psutil.Error:
         return ""
 
 
-def _compare(folder: Path, result: Recovery) -> None:
+def compare(calm: Path, killed: Path, result: Recovery) -> None:
+    """Fill in what the job under the root ``killed`` came to, against the undisturbed one under ``calm``."""
     import polars as pl
 
-    def table(run: str, name: str) -> pl.DataFrame:
-        return pl.read_parquet(folder / run / "job" / "traces" / f"{name}.parquet")
+    def table(root: Path, name: str) -> pl.DataFrame:
+        return pl.read_parquet(root / "job" / "traces" / f"{name}.parquet")
 
-    units = table("killed", "dialogues")["dialogue_id"]
-    calm = table("calm", "dialogues")["dialogue_id"]
-    result.lost = len(set(calm.to_list()) - set(units.to_list()))
+    units = table(killed, "dialogues")["dialogue_id"]
+    all_units = table(calm, "dialogues")["dialogue_id"]
+    result.lost = len(set(all_units.to_list()) - set(units.to_list()))
     result.twice = len(units) - units.n_unique()
     columns = ["dialogue_id", "turn", "state", "delta", "outcome"]
     order = ["dialogue_id", "turn"]
-    a, b = (table(run, "turns").select(columns).sort(order) for run in ("calm", "killed"))
+    a, b = (table(root, "turns").select(columns).sort(order) for root in (calm, killed))
     result.different = 0 if a.equals(b) else int((a != b).sum_horizontal().sum()) if a.shape == b.shape else -1
-    result.calls = len(table("killed", "calls"))
+    result.calls = len(table(killed, "calls"))

@@ -104,7 +104,7 @@ def recover(
     kills: Annotated[int, typer.Option(help="Random kills.")] = 40,
     seed: Annotated[int, typer.Option(help="Seed of times and targets.")] = 0,
     dialogues: Annotated[int, typer.Option(help="Dialogues of the job.")] = 120,
-    target: Annotated[list[str], typer.Option(help="What is killed: driver, worker, engine, all.")] = [],  # noqa: B006
+    target: Annotated[list[str], typer.Option(help="What is killed: driver, worker, engine, node, all.")] = [],  # noqa: B006
 ) -> None:
     """Kill a job at random, again and again; nothing may be lost and nothing may be there twice."""
     from dialoom.bench import recover as bench

@@ -106,10 +106,24 @@ class CallLog:
         self._known: dict[bytes, tuple[Path, int, int] | Response] = {}
         self._buffer: list[tuple[bytes, bytes]] = []
         self._writing = asyncio.Lock()
+        self._taken_over: set[str] = set()
         for source in sources:
             for name in source.names("calls", SUFFIX):
-                path = source.fetch(name)
-                for digest, offset, size in scan(path):
+                self._learn(source.fetch(name))
+
+    def _learn(self, path: Path) -> None:
+        for digest, offset, size in scan(path):
+            self._known.setdefault(digest, (path, offset, size))
+
+    async def take_over(self, segment: str) -> None:
+        """Learn what a lost writer of this run recorded, unless it was done before. Raises StorageError."""
+        if segment in self._taken_over:
+            return
+        self._taken_over.add(segment)
+        for name in self._folder.names("calls", SUFFIX):
+            if name.startswith(f"calls/{segment}"):
+                path = await asyncio.to_thread(self._folder.fetch, name)
+                for digest, offset, size in await asyncio.to_thread(_scanned, path):
                     self._known.setdefault(digest, (path, offset, size))
 
     def digests(self) -> list[bytes]:
@@ -190,6 +204,10 @@ def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:
                 return
             yield body[:16], offset + _HEAD.size + 16, size - 16
             offset += _HEAD.size + size
+
+
+def _scanned(path: Path) -> list[tuple[bytes, int, int]]:
+    return list(scan(path))
 
 
 def kept(response: Response) -> Response:

@@ -23,6 +23,7 @@ RAY_SETTINGS = {
 """Quiet, patient with a busy machine, and no lower priority for actors, who do the work. The environment goes first."""
 STARTS = 3
 """Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
+_RAY_DIED = ("LocalRayletDiedError", "RaySystemError")
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
 
@@ -97,6 +98,17 @@ def cause_of(error: Exception) -> Exception:
     from ray.exceptions import RayTaskError
 
     return error.cause if isinstance(error, RayTaskError) and isinstance(error.cause, Exception) else error
+
+
+def as_own(error: Exception) -> DialoomError:
+    """An error that Ray raised, as one that says what to do; an error of dialoom's as it is."""
+    cause = cause_of(error)
+    if isinstance(cause, DialoomError):
+        return cause
+    if type(error).__name__ in _RAY_DIED:
+        what = "Ray's own process on this machine ended"
+        return DialoomError(what, hint="Memory is the usual reason. Run the same command again to go on.")
+    return DialoomError(first_line(error), hint="See log.jsonl and logs/ in the run folder.")
 
 
 def first_line(error: Exception) -> str:

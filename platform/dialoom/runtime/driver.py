@@ -14,7 +14,7 @@ from typing import Any
 
 from dialoom.errors import DialoomError, EngineError, StorageError
 from dialoom.outcome import Outcome
-from dialoom.runtime.cluster import cause_of, first_line
+from dialoom.runtime.cluster import as_own, cause_of, first_line
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder
@@ -25,7 +25,7 @@ from dialoom.runtime.plan import Plan
 from dialoom.runtime.progress import Progress
 from dialoom.runtime.ray_metrics import RayMetrics
 from dialoom.runtime.suspects import Suspects
-from dialoom.runtime.worker import Lease, Report, Worker
+from dialoom.runtime.worker import Lease, Report, Worker, segment_name
 from dialoom.unit import UnitKey
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ class Driver:
             except RayTaskError as error:  # it answered: another worker would fail the same way
                 cause = cause_of(error)
                 ending = Ending.ENGINE if isinstance(cause, EngineError) else Ending.WORKERS
-                self.stop(ending, cause if isinstance(cause, DialoomError) else DialoomError(first_line(error)))
+                self.stop(ending, as_own(error))
                 self._lost(slot, error)
                 return
             except RayError as error:
@@ -350,16 +350,16 @@ class Driver:
             keys = tuple(self._index.owed([k for k in lease.units if k in held], lease.content_hash))
             self.progress.done += sum(1 for k in lease.units if k in held and k not in keys)
             if keys:
-                owed.append(replace(lease, units=keys))
+                recorded = (*lease.recorded, segment_name(self._epoch, slot.name))
+                owed.append(replace(lease, units=keys, recorded=recorded))
         free, guilty = self._suspects.sort(owed, first_line(error))
         self._feed.give_back([*free, *guilty])
         self._losses += 1
         log.warning("worker %s was lost (%s); %d units are handed out again", slot.name, first_line(error), len(owed))
         if self._losses >= WORKER_LOSSES:
-            self.stop(
-                Ending.WORKERS,
-                DialoomError(f"{self._losses} workers in a row were lost: {first_line(error)}", hint="See log.jsonl."),
-            )
+            own = as_own(error)
+            what = f"{self._losses} workers in a row were lost: {own.what}"
+            self.stop(Ending.WORKERS, DialoomError(what, hint=own.hint))
 
     async def _close_rest(self) -> None:
         """On an early end: a row for every unit that was read and not begun."""

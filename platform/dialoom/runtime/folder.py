@@ -121,6 +121,15 @@ class RunFolder:
         with storage_errors(self.path / name):
             (self.path / name).unlink(missing_ok=True)
 
+    def clear(self) -> None:
+        """Remove unfinished files that a dead process left. For the one who holds the folder: where their writer lives
+        after all, it meets an error and writes again. Raises StorageError.
+        """
+        with storage_errors(self.path):
+            for folder in (self.path, *(p for p in self.path.iterdir() if p.is_dir())):
+                for left in folder.glob(".*.tmp"):
+                    left.unlink(missing_ok=True)
+
     def names(self, folder: str, suffix: str) -> list[str]:
         """Names (with the folder) of the finished files of ``folder``, sorted; unfinished ones are left out."""
         with storage_errors(self.path / folder):

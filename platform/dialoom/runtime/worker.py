@@ -66,6 +66,8 @@ class Lease:
     close: Outcome | None = None
     losses: int = 0
     """Workers that were lost while they held it."""
+    recorded: tuple[str, ...] = ()
+    """Their segments of the call log: what they were answered is not paid again."""
     reason: DialoomError | None = None
     """Why it is closed."""
 
@@ -88,6 +90,12 @@ class Report:
 
 Finished = tuple[UnitKey, Outcome, dict[str, list[Row]]]
 """A unit that has ended, and its rows by table."""
+
+
+def segment_name(epoch: int, worker: str) -> str:
+    """Name of a worker's segment of the call log."""
+    return f"{epoch:05d}-{worker}"
+
 
 UNWRITABLE = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 """What Arrow (whose errors are kinds of these) and Unicode say of values that fit no column."""
@@ -166,7 +174,7 @@ class Worker:
         options = self._plan.options
         recorded = [r for e in self._plan.engines.values() for r in e.sources]
         sources = [self._folder, *(open_folder(r) for r in dict.fromkeys([*options.run.reuse, *recorded]))]
-        self._log = CallLog(self._folder, f"{self._epoch:05d}-{self._name}", sources)
+        self._log = CallLog(self._folder, segment_name(self._epoch, self._name), sources)
         pools = {name: await self._pool(name) for name in self._plan.engines}
         self._client = EngineClient(
             pools, self._log, max_attempts=options.run.max_attempts, backoff_s=options.run.backoff_s, seed=options.seed
@@ -197,6 +205,8 @@ class Worker:
         """
         if self._ticker.done():
             self._ticker.result()  # nothing would be committed any more
+        for segment in {s: None for lease in leases for s in lease.recorded}:
+            await self._take_over(segment)
         for lease in leases:
             if lease.close is not None or isinstance(lease.dialogue, BadInput):
                 self._close(lease, lease.close or Outcome.BAD_INPUT)
@@ -211,6 +221,13 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), REPORT_S)
         return self._take_report()
+
+    async def _take_over(self, segment: str) -> None:
+        assert self._log is not None
+        try:
+            await self._log.take_over(segment)
+        except StorageError as error:  # its calls are paid again
+            log.warning("the call log of a lost worker cannot be read: %s", error)
 
     def _room(self) -> int:
         waiting = sum(len(lease.units) for lease in self._backlog)

@@ -306,3 +306,25 @@ def test_messages_have_digests_of_their_own(pairs: list[tuple[str, str]]) -> Non
     digests = Digests({})
     messages = [Message("r" + role.replace("\0", ""), content) for role, content in pairs]
     assert len({digests.message(m) for m in messages}) == len(set(messages))
+
+
+def test_a_lost_writers_segment_is_taken_over_once(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.make()
+    mine = CallLog(folder, "00001-w0-aaa")
+    lost = CallLog(folder, "00001-w1-bbb")
+    lost.append(b"0" * 16, Response("theirs", Usage(1, 0, 2)))
+    lost.write()
+    other = CallLog(folder, "00001-w2-ccc")
+    other.append(b"1" * 16, Response("other", Usage(1, 0, 2)))
+    other.write()
+
+    async def run() -> None:
+        await mine.take_over("00001-w1-bbb")
+        lost.append(b"2" * 16, Response("too late", Usage(1, 0, 2)))
+        await lost.flush()
+        await mine.take_over("00001-w1-bbb")
+        await mine.take_over("00001-w9-never-wrote")
+
+    asyncio.run(run())
+    assert [r.text if (r := mine.get(d * 16)) else None for d in (b"0", b"1", b"2")] == ["theirs", None, None]

@@ -18,7 +18,7 @@ from dialoom.outcome import Outcome
 from dialoom.runtime import parts
 from dialoom.runtime.folder import RunFolder
 from dialoom.traces import compact as compact_module
-from dialoom.traces.compact import compact
+from dialoom.traces.compact import SeenIds, compact
 from dialoom.traces.read import dialogue_ids, messages, one_dialogue, read_table
 from dialoom.traces.tables import TABLES
 from dialoom.unit import UnitKey
@@ -88,6 +88,33 @@ def test_every_unit_once_with_its_best_row(
     assert result.superseded == sum(map(len, history)) - len(expected)
     assert sum(result.outcomes.values()) == len(expected)
     assert result.damaged == []
+
+
+def test_rows_of_changed_content_make_way_even_for_owed_ones(folder: RunFolder) -> None:
+    """A dialogue that changed since, and could not be done again yet, has no result."""
+    write_part(folder, 1, rows_of([(D, Outcome.ACCEPTED), (E, Outcome.ACCEPTED)], "old"))
+    changed = rows_of([(D, Outcome.INFRASTRUCTURE)], "new")
+    changed["dialogues"][0]["content_hash"] = "other"
+    write_part(folder, 2, changed)
+    assert compact(folder).outcomes == {"infrastructure": 1, "accepted": 1}
+    assert {r["dialogue_id"]: r["error"] for r in read_table(folder.path, "dialogues").to_pylist()} == {
+        "d": "new",
+        "e": "old",
+    }
+    assert {r["text"] for r in one_dialogue(folder.path, "d")["calls"]} == {"new"}
+
+
+@given(st.lists(st.lists(st.text(max_size=2), max_size=8), max_size=30), st.integers(1, 20))
+def test_ids_are_new_once_however_they_are_kept(batches: list[list[str]], recent: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compact_module, "RECENT_IDS", recent)
+        seen, known = SeenIds(), set[str]()
+        for batch in batches:
+            expected = []
+            for i in batch:
+                expected.append(i not in known)
+                known.add(i)
+            assert seen.new(batch) == expected
 
 
 def test_damaged_parts_are_left_out_and_named(folder: RunFolder) -> None:
@@ -210,6 +237,7 @@ def test_a_full_disk_keeps_the_old_traces(tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="The disk is full: free some space"):
             compact(folder)
         assert dialogue_ids(folder.path) == ["d"]
+        assert not list(folder.traces.glob(".*"))
         ballast.unlink()
         compact(folder)
         assert dialogue_ids(folder.path) == ["d", "e"]
