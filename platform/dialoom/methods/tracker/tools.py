@@ -14,9 +14,12 @@ RESOLVE = "resolve_slots"
 SEARCH = "search_history"
 
 MAX_INTENTS = 4
-MAX_SLOTS = 16
-MAX_TEXT = 100
-"""Characters of a value or query in an answer that a grammar holds."""
+MAX_SLOTS = 8
+"""Pairs of a change in an answer that a grammar holds: no turn of the training data sets more than five, and a small
+model that begins to repeat itself goes on to the last."""
+MAX_STATE_SLOTS = 16
+MAX_TEXT = 64
+"""Characters of a value or query in an answer that a grammar holds; the longest of the training data has 40."""
 
 
 def offered_tools(
@@ -52,7 +55,7 @@ def _resolve(
     pair = _object({"slot": name, "value": text})
     if can_copy and config.coref_rules and config.validator and config.loop:
         pair = {**pair, "properties": {**pair["properties"], "from": text}}
-    limit = max(MAX_SLOTS, len(table.labels)) if config.predict == "state" else MAX_SLOTS
+    limit = max(MAX_STATE_SLOTS, len(table.labels)) if config.predict == "state" else MAX_SLOTS
     parameters = _object({"slots": {"type": "array", "items": pair, "maxItems": limit}})
     example: dict[str, Any] = {"slots": [{"slot": "...", "value": "..."}]}
     if protocol.free_form:
