@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ RAY_SETTINGS = {
 STARTS = 3
 """Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
 _RAY_DIED = ("LocalRayletDiedError", "RaySystemError")
+KNOCK_S = 10.0
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
 
@@ -49,6 +51,8 @@ def _start() -> None:
     import ray
 
     address = os.environ.get("RAY_ADDRESS")
+    if address:
+        _knock(address)
     for attempt in range(1 if address else STARTS):
         try:
             if address:
@@ -70,6 +74,18 @@ def _start() -> None:
                 hint = "Try again if the machine was busy; else run 'dialoom doctor'."
                 raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
             log.warning("Ray did not start, trying again: %s", error)
+
+
+def _knock(address: str) -> None:
+    """Raises EngineDown where nobody listens at ``host:port``: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_S).close()
+    except (OSError, OverflowError) as error:
+        hint = "Start a cluster there ('ray start --head'), or unset RAY_ADDRESS for a Ray of its own on this machine."
+        raise EngineDown(f"no Ray cluster answers: {error}", where=f"RAY_ADDRESS={address}", hint=hint) from error
 
 
 @contextlib.contextmanager
