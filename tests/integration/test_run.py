@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from dialoom.errors import EngineRefused, LimitReached, RunRefused, StorageError
+from dialoom.errors import DataError, EngineRefused, LimitReached, RunRefused, StorageError
 from dialoom.outcome import Outcome
 from dialoom.run import RunResult, run
 from dialoom.runtime import driver as driver_module
@@ -363,6 +363,16 @@ def test_a_moment_without_room_is_only_a_delay(tmp_path: Path) -> None:
     assert trouble
     assert "The disk is full" in trouble[0]
     assert result.progress.trouble == ""
+
+
+def test_a_reader_that_fails_half_way_keeps_what_was_read(tmp_path: Path) -> None:
+    data = {"reader": "support.odd_reader:PLUGIN", "paths": "data.jsonl"}
+    result = run(small_plan(tmp_path, data=data))
+    assert (result.ending, result.status) == (Ending.INPUT, 4)
+    assert "failed: RuntimeError: broken \\ud800 on purpose" in str(result.error)
+    assert outcomes(result).keys() == {f"d{i}" for i in range(30)}
+    with pytest.raises(DataError, match="broken"):
+        run(small_plan(tmp_path / "at once", data=data | {"options": {"good": 0}}))
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

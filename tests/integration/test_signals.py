@@ -21,8 +21,8 @@ from support.jobs import SCRIPTED, chat, write_job
 
 pytestmark = pytest.mark.timeout(400)  # each process starts a Ray of its own
 TESTS = Path(__file__).parents[1]
-DIALOGUES = [chat(f"d{i}", "hello", "bye") for i in range(300)]
-CALLS = 300 * 2 * 2
+DIALOGUES = [chat(f"d{i}", "hello", "bye") for i in range(200)]
+CALLS = 200 * 2 * 2
 
 
 @contextlib.contextmanager
@@ -90,6 +90,18 @@ def units(folder: Path) -> dict[str, str]:
     return {r["dialogue_id"]: r["outcome"] for r in rows}
 
 
+def tracked(folder: Path) -> float:
+    """Accepted units as the tracking store has them."""
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder}/runs/mlflow.db")
+    experiment = client.get_experiment_by_name("dialoom")
+    assert experiment is not None
+    (found,) = client.search_runs([experiment.experiment_id])
+    assert found.info.status == "FINISHED"
+    return float(found.data.metrics["units/accepted"])
+
+
 def test_interrupted_twice_and_resumed(tmp_path: Path) -> None:
     engine = SCRIPTED | {"latency_s": 0.05, "concurrency": 8}
     write_job(tmp_path, DIALOGUES, engines={"main": engine}, run={"root": "runs"})
@@ -107,15 +119,17 @@ def test_interrupted_twice_and_resumed(tmp_path: Path) -> None:
         record = orjson.loads((tmp_path / "runs/small/run.json").read_bytes())
         assert record["status"] == "interrupted"
 
-    with dialoom("run", "job.yaml", folder=tmp_path) as process:
-        out, _ = process.communicate(timeout=200)
+    with dialoom("run", "job.yaml", "--set", "tracking.enabled=true", folder=tmp_path) as process:
+        out, _ = process.communicate(timeout=300)
         assert process.returncode == 0
+    assert "mlflow ui --backend-store-uri sqlite:///" in out
     assert f"{done} of them done before" in out
     assert set(units(tmp_path).values()) == {"accepted"}
     assert len(units(tmp_path)) == len(DIALOGUES)
 
     log = [d for path in (tmp_path / "runs/small/calls").iterdir() for d, _, _ in scan(path)]
     assert len(log) == len(set(log)) == CALLS  # no call was paid twice
+    assert tracked(tmp_path) == len(DIALOGUES)
     errors = (tmp_path / "stderr").read_text()
     assert "Traceback" not in errors
     assert "run the same command again to go on" in errors
