@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,12 +47,14 @@ def overrides(settings: list[str]) -> dict[str, Any]:
 def planned(job_file: Path, settings: list[str], replay: str | None = None) -> Plan:
     """The plan of a job file, checked in full. Raises JobError and SchemaError.
 
-    With ``replay`` every engine is one that stands for the engine of the same name in that run.
+    With ``replay`` every engine is one that stands for the engine of the same name in that run. Modules beside the job
+    file can be imported, after all others.
     """
     from dialoom.job import EngineEntry, load_job
     from dialoom.runtime.plan import make_plan
 
     job, file = load_job(job_file, overrides(settings))
+    sys.path.append(str(file.path.parent.absolute()))
     if replay is not None:
         place = replay if "://" in replay else str(Path(replay).absolute())
         engines = {n: EngineEntry(use="replay", run=place, engine=n) for n in job.engines}

@@ -147,6 +147,17 @@ def test_validate_says_what_would_run(dialoom: Command, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_method_beside_the_job_file_is_found(
+    dialoom: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_method_beside.py").write_text("from support.tiny_method import PLUGIN\n")
+    (tmp_path / "orjson.py").write_text("raise RuntimeError('hides an installed module')\n")
+    monkeypatch.chdir("/")
+    done = dialoom("validate", write_job(tmp_path, methods=["own_method_beside:PLUGIN"]))
+    assert done.status == 0, done.err
+
+
 NASTY = "[red]x[/red] :smile: \x1b[2J\x1b]0;title\x07 \x9b31m \u202etxet a\0b\r\n\u2028 \\ud800"
 
 
