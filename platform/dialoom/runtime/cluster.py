@@ -60,6 +60,7 @@ def _start() -> None:
             else:
                 with _own_paths():
                     ray.init(
+                        address="local",  # without it Ray joins whatever cluster was last started on this machine
                         include_dashboard=False,
                         log_to_driver=False,
                         logging_level="ERROR",
