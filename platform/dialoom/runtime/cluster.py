@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dialoom.errors import DialoomError, EngineDown
@@ -102,6 +102,18 @@ def _own_paths() -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
+
+
+def lacking(resources: Mapping[str, float]) -> str:
+    """What no node of the cluster has enough of for one replica; "" where one is large enough, if busy."""
+    import ray
+
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for name, in_ray in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+        needed, largest = resources.get(name, 0.0), max((n.get(in_ray, 0.0) for n in nodes), default=0.0)
+        if needed > largest:
+            return f"waits for a node with {needed:g} {name}, the largest has {largest:g}"
+    return ""
 
 
 def own_process_group() -> None:

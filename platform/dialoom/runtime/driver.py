@@ -14,7 +14,7 @@ from typing import Any
 
 from dialoom.errors import DialoomError, EngineError, StorageError
 from dialoom.outcome import Outcome
-from dialoom.runtime.cluster import as_own, cause_of, first_line
+from dialoom.runtime.cluster import as_own, cause_of, first_line, lacking
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder
@@ -35,6 +35,8 @@ WORKER_LOSSES = 20
 STORAGE_PATIENCE_S = 60.0
 """So long the results may fail to be written before the run stops."""
 CLOSE_S = 20.0
+LOOK_S = 2.0
+"""How often a start that takes its time is looked at."""
 ANSWER_S = 120.0
 """A worker answers twice a second; one that is silent for so long is taken for lost."""
 START_S = 600.0
@@ -173,8 +175,10 @@ class Driver:
         found = self.engines.setdefault(name, [])
         waiting = {asyncio.ensure_future(self._ready(name, i, host)) for i, host in enumerate(hosts)}
         stop = asyncio.ensure_future(self._stopping.wait())
+        until = time.monotonic() + self._plan.options.limits.stall_s
         while waiting and not found and not stop.done():
-            await asyncio.wait([stop, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop, *waiting], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            self._note_waiting(name, until)
             ended = {t for t in waiting if t.done()}
             waiting -= ended
             for task in ended:
@@ -188,6 +192,15 @@ class Driver:
         stop.cancel()
         for task in waiting:
             task.add_done_callback(lambda t: None if t.cancelled() or t.exception() else found.append(t.result()))
+
+    def _note_waiting(self, name: str, until: float) -> None:
+        """Say what an engine waits for. Raises EngineError where it has waited for too long."""
+        lack = lacking(self._plan.engines[name].resources)
+        self.progress.trouble = f"engine '{name}' {lack}" if lack else ""
+        if time.monotonic() > until:
+            what = f"engine '{name}' did not start within {self._plan.options.limits.stall_s:g} s"
+            hint = "See the engine's log; limits.stall_s sets the time."
+            raise EngineError(f"{what}: it {lack}" if lack else what, hint=hint)
 
     async def _ready(self, name: str, number: int, host: Any) -> dict[str, Any]:
         from ray.exceptions import RayError
