@@ -137,6 +137,10 @@ class Driver:
             raise KeyboardInterrupt
         self.stop(Ending.INTERRUPTED)
 
+    def _check_limits(self) -> None:
+        if self.progress.phase == "running" and (reached := self._limits.reached(self.progress, time.monotonic())):
+            self.stop(*reached)
+
     async def _watch(self) -> None:
         publish = RayMetrics(self._plan.name) if self._plan.options.run.ray_metrics else None
         while True:
@@ -147,8 +151,7 @@ class Driver:
             self._observe(progress)
             if publish is not None:
                 publish(progress)
-            if progress.phase == "running" and (reached := self._limits.reached(progress, time.monotonic())):
-                self.stop(*reached)
+            self._check_limits()
             await asyncio.sleep(0.25)
 
     async def _start_engines(self) -> None:
@@ -334,6 +337,8 @@ class Driver:
         self._note_trouble()
         if report.fatal is not None:
             self.stop(Ending.ENGINE, report.fatal)
+        if report.last_error:  # a job whose units fail at once may be over before the next look at the limits
+            self._check_limits()
 
     def _note_trouble(self) -> None:
         """No unit is handed out while a worker cannot write; the run ends where that lasts."""
