@@ -100,6 +100,8 @@ def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.stderr", Gone())
     with ProgressView("plain") as view:
         view(progress)
+        view(progress)
+    assert progress.phase == "running", "the run goes on unseen"
 
 
 @given(st.text())
