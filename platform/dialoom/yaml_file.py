@@ -31,6 +31,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
 
 
+# A table of its own: some libraries (lm-format-enforcer, which vLLM imports) change the shared one, dates for all.
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_timestamp)
+
+
 @dataclass(frozen=True)
 class YamlFile:
     """A parsed file. ``lines`` maps a path of keys and indexes to the line (from 1) where its key or item stands.

@@ -253,18 +253,27 @@ def test_an_unknown_model_names_the_known_ones() -> None:
     assert "Did you mean 'qwen3'?" in caught.value.hint
 
 
+IN_AN_HOUR, A_MINUTE_AGO = "in an hour", "a minute ago"
+"""Dates that the test fills in: tests are collected long before they run."""
+
+
 @pytest.mark.parametrize(
     ("headers", "low", "high"),
     [
         ({"Retry-After": "7"}, 7, 7),
         ({"Retry-After": "1.5"}, 1.5, 1.5),
         ({"retry-after-ms": "250", "Retry-After": "9"}, 0.25, 0.25),
-        ({"Retry-After": formatdate(time.time() + 3600, usegmt=True)}, 3000, 3601),
-        ({"Retry-After": formatdate(time.time() - 60, usegmt=True)}, 0, 0),
+        ({"Retry-After": IN_AN_HOUR}, 3000, 3601),
+        ({"Retry-After": A_MINUTE_AGO}, 0, 0),
         ({"Retry-After": "-3"}, 0, 0),
     ],
 )
 def test_retry_after_is_read(headers: dict[str, str], low: float, high: float) -> None:
+    dates = {
+        IN_AN_HOUR: formatdate(time.time() + 3600, usegmt=True),
+        A_MINUTE_AGO: formatdate(time.time() - 60, usegmt=True),
+    }
+    headers = {name: dates.get(value, value) for name, value in headers.items()}
     with Endpoint(failure(429, "wait", headers=headers)) as server, pytest.raises(errors.EngineBusy) as caught:
         generate(server.url)
     assert caught.value.retry_after_s is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,11 @@ def test_yaml_values_fail_with_a_job_error_only(text: str) -> None:
         yaml_value(text, "--set x")
     except JobError as error:
         assert error.where.startswith("--set x")
+
+
+def test_other_libraries_do_not_change_how_dates_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some replace PyYAML's shared constructor of dates when they are imported."""
+    as_text = yaml.SafeLoader.yaml_constructors["tag:yaml.org,2002:str"]
+    monkeypatch.setitem(yaml.SafeLoader.yaml_constructors, "tag:yaml.org,2002:timestamp", as_text)
+    assert yaml.safe_load("2024-01-02") == "2024-01-02"
+    assert yaml_value("2024-01-02", "--set x") == datetime.date(2024, 1, 2)

@@ -337,7 +337,7 @@ class Driver:
         self._note_trouble()
         if report.fatal is not None:
             self.stop(Ending.ENGINE, report.fatal)
-        if report.last_error:  # a job whose units fail at once may be over before the next look at the limits
+        if done or report.last_error:  # a job whose units fail at once may be over before the next look at the limits
             self._check_limits()
 
     def _note_trouble(self) -> None:
