@@ -10,10 +10,14 @@ from typing import Any
 
 from dialoom.engine import Message
 from dialoom.errors import JobError
-from dialoom.runtime.calllog import SUFFIX, CallLog, scan
+from dialoom.runtime.calllog import SUFFIX, packed, scan
 from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.recorded import INDEX
 from dialoom.traces.read import messages as read_messages
 from dialoom.traces.read import read_table
+
+PIECE_BYTES = 8 << 20
+"""Records are written again in pieces of about that size."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,28 @@ def prune(folder: RunFolder) -> tuple[int, int]:
     with folder.locked():
         used = {bytes.fromhex(d) for d in read_table(folder.path, "calls", ["digest"]).column(0).to_pylist() if d}
         names = folder.names("calls", SUFFIX)
-        old = CallLog(folder, "none", [folder])
-        new = CallLog(folder, f"{folder.next_epoch():05d}-kept")
-        dropped = 0
-        for digest in old.digests():
-            response = old.get(digest)
-            if digest in used and response is not None:
-                new.append(digest, response)
-            else:
-                dropped += 1
-        new.write()
+        new = f"calls/{folder.next_epoch():05d}-kept{SUFFIX}"
+        kept = dropped = appends = 0
         for name in names:
+            path = folder.fetch(name)
+            with path.open("rb") as file:
+                records = bytearray()
+                for digest, offset, size in scan(path):
+                    if digest not in used:
+                        dropped += 1
+                        continue
+                    kept += 1
+                    file.seek(offset)
+                    records += packed(digest, file.read(size))
+                    if len(records) >= PIECE_BYTES:
+                        folder.append(new, bytes(records), appends)
+                        appends, records = appends + 1, bytearray()
+            if records:
+                folder.append(new, bytes(records), appends)
+                appends += 1
+        for name in [*names, *folder.names("calls", INDEX)]:
             folder.remove(name)
-    return len(new), dropped
+    return kept, dropped
 
 
 def export(folder: RunFolder, most: int | None = None) -> Iterator[dict[str, Any]]:

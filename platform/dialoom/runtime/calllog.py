@@ -19,7 +19,9 @@ from typing import Any
 
 import orjson
 
-from dialoom.engine import EngineIdentity, Message, Request, Response, Sampling
+from dialoom.engine import Address, EngineIdentity, Message, Request, Response, Sampling
+from dialoom.errors import EngineError, PromptTooLong, RequestRefused, StorageError
+from dialoom.runtime.callindex import CallIndex, Place
 from dialoom.runtime.folder import RunFolder, storage_errors
 from dialoom.text import storable, storable_tree
 from dialoom.usage import Usage
@@ -30,6 +32,7 @@ SUFFIX = ".calls"
 LEAST_LOGPROB = -9999.0
 """Stands for a probability of zero, whose logarithm JSON cannot hold; hosted endpoints use the same figure."""
 _HEAD = struct.Struct("<II")
+_REFUSALS: dict[str, type[EngineError]] = {e.kind: e for e in (PromptTooLong, RequestRefused)}
 
 
 class Digests:
@@ -95,25 +98,33 @@ class Digests:
 class CallLog:
     """The records of this run and of the runs it may reuse; appends to one segment of its own.
 
-    ``append`` only buffers; ``flush`` writes the buffer out. Not for use by two event loops at once.
+    ``append`` only buffers; ``flush`` writes the buffer out. Not for use by two event loops at once. ``index`` is the
+    index over all ``sources``, if one was made; else their segments are read here.
     """
 
-    def __init__(self, folder: RunFolder, segment: str, sources: Iterable[RunFolder] = ()) -> None:
+    def __init__(
+        self, folder: RunFolder, segment: str, sources: Iterable[RunFolder] = (), *, index: Path | None = None
+    ) -> None:
         self._folder = folder
         self._name = f"calls/{segment}{SUFFIX}"
-        self._path = folder.fetch(self._name)
         self._appends = 0
-        self._known: dict[bytes, tuple[Path, int, int] | Response] = {}
+        self._fresh: dict[bytes, Response] = {}
+        self._index = CallIndex()
+        self._unreadable: set[bytes] = set()
+        self._ambiguous: set[bytes] = set()
+        self._preferred: Mapping[tuple[bytes, Address], tuple[str, float]] = {}
         self._buffer: list[tuple[bytes, bytes]] = []
         self._writing = asyncio.Lock()
         self._taken_over: set[str] = set()
-        for source in sources:
-            for name in source.names("calls", SUFFIX):
-                self._learn(source.fetch(name))
-
-    def _learn(self, path: Path) -> None:
-        for digest, offset, size in scan(path):
-            self._known.setdefault(digest, (path, offset, size))
+        if index is not None:
+            self._index.load(index)
+        else:
+            self._index.learn(
+                (self._index.file(source, name, path := source.fetch(name)), scan(path))
+                for source in sources
+                for name in source.names("calls", SUFFIX)
+            )
+        self._number = self._index.file(folder, self._name, folder.fetch(self._name))
 
     async def take_over(self, segment: str) -> None:
         """Learn what a lost writer of this run recorded, unless it was done before. Raises StorageError."""
@@ -123,38 +134,81 @@ class CallLog:
         for name in self._folder.names("calls", SUFFIX):
             if name.startswith(f"calls/{segment}"):
                 path = await asyncio.to_thread(self._folder.fetch, name)
-                for digest, offset, size in await asyncio.to_thread(_scanned, path):
-                    self._known.setdefault(digest, (path, offset, size))
+                records = await asyncio.to_thread(_scanned, path)
+                self._index.learn([(self._index.file(self._folder, name, path), iter(records))])
 
     def digests(self) -> list[bytes]:
         """Every digest it holds."""
-        return list(self._known)
+        return list(dict.fromkeys([*self._index.digests(), *self._fresh]))
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._index) + len(self._fresh)
 
-    def get(self, digest: bytes) -> Response | None:
-        """The stored response, or None: also where its segment cannot be read any more."""
-        found = self._known.get(digest)
-        if found is None or isinstance(found, Response):
-            return found
-        path, offset, size = found
+    def get(self, digest: bytes, address: Address | None = None) -> Response | None:
+        """The stored response, or None: also where its segment cannot be read any more.
+
+        Of several, that which :meth:`prefer` named for ``address``; else the oldest.
+        """
+        fresh = self._fresh.get(digest)
+        if fresh is not None or digest in self._unreadable:
+            return fresh
+        places = self._index.find(digest)
+        found = (response for place in places if (response := self._read(place)) is not None)
+        if digest in self._ambiguous and address is not None:
+            wanted = self._preferred.get((digest, address))
+            responses = list(found)
+            return next((r for r in responses if (r.text, r.usage.run_s) == wanted), None) or next(
+                iter(responses), None
+            )
+        response = next(found, None)
+        if response is None and places:
+            self._unreadable.add(digest)  # until it is paid again
+        return response
+
+    def repeated(self) -> set[bytes]:
+        """Digests with several records: one call that was paid more than once, with answers that may differ."""
+        return self._index.repeated()
+
+    def prefer(self, answers: Mapping[tuple[bytes, Address], tuple[str, float]]) -> None:
+        """Name the answers (text, ``run_s``) that calls at these addresses had, of digests with several records."""
+        self._preferred = answers
+        self._ambiguous = {digest for digest, _ in answers}
+
+    def refuse(self, digest: bytes, error: EngineError) -> None:
+        """Store that the engine refused the call: for replays, which ask no engine."""
+        key = refusal_key(digest)
+        error.__dict__["digest"] = key.hex()
+        words = f"{error.where}\n{error.hint}"
+        self.append(key, Response(storable(error.what), Usage(), f"refused:{error.kind}", reasoning=storable(words)))
+
+    def refusal(self, digest: bytes) -> EngineError | None:
+        """The recorded refusal of the call, if there is one."""
+        key = refusal_key(digest)
+        stored = self.get(key)
+        kind = None if stored is None else _REFUSALS.get(stored.finish_reason.removeprefix("refused:"))
+        if stored is None or kind is None:
+            return None
+        where, _, hint = stored.reasoning.partition("\n")
+        error = kind(stored.text, where=where, hint=hint)
+        error.__dict__["digest"] = key.hex()
+        return error
+
+    def _read(self, place: Place) -> Response | None:
         try:
+            path = self._index.path(place.file)
             with path.open("rb") as file:
-                file.seek(offset)
-                return decode_response(file.read(size))
-        except (OSError, ValueError, TypeError) as error:  # gone or damaged since it was read: the call is paid again
-            log.warning("a recorded call cannot be read again (%s): %s", path, error)
-            del self._known[digest]
+                file.seek(place.offset)
+                return decode_response(file.read(place.size))
+        except (OSError, ValueError, TypeError, StorageError) as error:  # gone or damaged since it was found
+            log.warning("a recorded call cannot be read again (file %s): %s", self._index.name(place.file), error)
             return None
 
     def append(self, digest: bytes, response: Response) -> None:
         """Store a response; a digest that is stored already is left as it is."""
-        if digest in self._known:
+        if digest in self._fresh or (digest in self._index and digest not in self._unreadable):
             return
-        body = digest + encode_response(response)
-        self._known[digest] = response
-        self._buffer.append((digest, _HEAD.pack(len(body), zlib.crc32(body)) + body))
+        self._fresh[digest] = response
+        self._buffer.append((digest, packed(digest, encode_response(response))))
 
     async def flush(self) -> None:
         """Write what is buffered, and make it safe on disk. Raises StorageError; the buffer is kept then."""
@@ -184,14 +238,27 @@ class CallLog:
         """From here on the answers lie on disk, not in memory."""
         self._appends += bool(buffered)
         for digest, record in buffered:
-            self._known[digest] = (self._path, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
+            place = Place(self._number, offset + _HEAD.size + 16, len(record) - _HEAD.size - 16)
+            self._index.add(digest, place)
+            self._unreadable.discard(digest)
+            del self._fresh[digest]
             offset += len(record)
 
 
-def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:
-    """(digest, offset of the response, its size) of every whole record of a segment, up to the first torn one."""
+def packed(digest: bytes, response: bytes) -> bytes:
+    """A record: see the module."""
+    body = digest + response
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def scan(path: Path, start: int = 0) -> Iterator[tuple[bytes, int, int]]:
+    """(digest, offset of the response, its size) of every whole record of a segment, up to the first torn one.
+
+    ``start`` is where the reading begins: the end of a record.
+    """
     with storage_errors(path), path.open("rb") as file:
-        offset, end = 0, path.stat().st_size
+        file.seek(start)
+        offset, end = start, path.stat().st_size
         while True:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
@@ -204,6 +271,11 @@ def scan(path: Path) -> Iterator[tuple[bytes, int, int]]:
                 return
             yield body[:16], offset + _HEAD.size + 16, size - 16
             offset += _HEAD.size + size
+
+
+def refusal_key(digest: bytes) -> bytes:
+    """Under which the refusal of a call is stored: apart from its answer, which may come in a later run."""
+    return hashlib.blake2b(b"refused" + digest, digest_size=16).digest()
 
 
 def _scanned(path: Path) -> list[tuple[bytes, int, int]]:

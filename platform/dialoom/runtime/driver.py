@@ -17,7 +17,7 @@ from dialoom.outcome import Outcome
 from dialoom.runtime.cluster import as_own, cause_of, first_line, lacking
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
-from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.host import EngineHost
 from dialoom.runtime.index import Index
 from dialoom.runtime.limits import Limits
@@ -84,6 +84,8 @@ class Driver:
         self._epoch = epoch
         self._observe = observe
         self._hosts: dict[str, list[Any]] = {}
+        self._calls = ""
+        """Name of the index of recorded calls, where they are many."""
         self._slots = [_Slot(i) for i in range(plan.workers)]
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
@@ -100,7 +102,7 @@ class Driver:
         watcher = asyncio.create_task(self._watch())
         try:
             self.progress.phase = "loading engines"
-            await self._start_engines()
+            await asyncio.gather(self._start_engines(), self._index_calls())
             self.progress.phase = "running"
             self.progress.started = time.monotonic()
             self._limits.begin(self.progress.started)
@@ -173,6 +175,21 @@ class Driver:
             ]
         await asyncio.gather(*(self._first_ready(name, hosts) for name, hosts in self._hosts.items()))
 
+    async def _index_calls(self) -> None:
+        """Index what was recorded before, while the engines load."""
+        import ray
+
+        from dialoom.runtime.recorded import index_calls, worth_indexing
+
+        sources = [str(self._folder), *self._plan.recorded]
+        if not await asyncio.to_thread(worth_indexing, [self._folder, *map(open_folder, self._plan.recorded)]):
+            return
+        task = ray.remote(index_calls).options(num_cpus=0, max_retries=1)
+        try:
+            self._calls = await task.remote(str(self._folder), sources, self._epoch)
+        except ray.exceptions.RayError as error:
+            raise as_own(error) from error
+
     async def _first_ready(self, name: str, hosts: list[Any]) -> None:
         """Wait for the first replica; the others join when they are there. Raises the error of the last that fails."""
         found = self.engines.setdefault(name, [])
@@ -228,7 +245,15 @@ class Driver:
         actor = (
             ray.remote(Worker)
             .options(**options)
-            .remote(self._plan, str(self._folder), self._epoch, slot.name, self._hosts, share=len(self._slots))
+            .remote(
+                self._plan,
+                str(self._folder),
+                self._epoch,
+                slot.name,
+                self._hosts,
+                share=len(self._slots),
+                index=self._calls,
+            )
         )
         slot.actor = actor
         await within(START_S, actor.start.remote())

@@ -139,6 +139,11 @@ class RunFolder:
                 return []
         return sorted(f"{folder}/{n}" for n in found if n.endswith(suffix) and not n.startswith("."))
 
+    def sizes(self, folder: str, suffix: str) -> dict[str, int]:
+        """Sizes in bytes of the files that :meth:`names` gives. Raises StorageError."""
+        with storage_errors(self.path / folder):
+            return {name: (self.path / name).stat().st_size for name in self.names(folder, suffix)}
+
     def next_epoch(self) -> int:
         """A number that no other start of this run has, from 1: names this start's parts and segments."""
         with storage_errors(self.path / "epochs"):

@@ -95,6 +95,12 @@ class Plan:
         return Job.model_validate(self.job)
 
     @property
+    def recorded(self) -> tuple[str, ...]:
+        """Other runs whose recorded calls may answer: those to reuse, and those that replay engines stand for."""
+        replayed = [run for engine in self.engines.values() for run in engine.sources]
+        return tuple(dict.fromkeys([*self.options.run.reuse, *replayed]))
+
+    @property
     def capacity(self) -> int:
         """Calls in flight that all engines take together."""
         return sum(e.replicas * e.in_flight for e in self.engines.values())
@@ -209,6 +215,7 @@ def plan_cell(job: Job, file: YamlFile) -> Plan:
     resolved["data"]["paths"] = data.paths
     resolved["data"]["options"] |= data.located_options
     resolved["schema"] = {n: p and located(p, base) for n, p in resolved["schema"].items()}
+    resolved["run"]["reuse"] = [run if "://" in run else str(Path(run).absolute()) for run in job.run.reuse]
     resolved["roles"] = {r: e for v in variants for r, e in v.roles.items()}
     resolved["methods"] = [{"use": v.use, "name": v.method, **v.settings} for v in variants]
     resolved["engines"] = {n: {"use": e.use, **e.settings} for n, e in engines.items()}

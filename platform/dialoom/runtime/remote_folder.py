@@ -107,13 +107,17 @@ class RemoteFolder(RunFolder):
         return offset
 
     def names(self, folder: str, suffix: str) -> list[str]:
+        return list(self.sizes(folder, suffix))
+
+    def sizes(self, folder: str, suffix: str) -> dict[str, int]:
         with self._errors(folder):
             try:
                 self._fs.invalidate_cache()
-                found = self._fs.ls(self._key(folder), detail=False)
+                found = self._fs.ls(self._key(folder), detail=True)
             except FileNotFoundError:
-                return []
-        return sorted(f"{folder}/{p.rsplit('/', 1)[-1]}" for p in found if p.endswith(suffix))
+                return {}
+        named = {f"{folder}/{f['name'].rsplit('/', 1)[-1]}": int(f["size"] or 0) for f in found}
+        return {name: named[name] for name in sorted(named) if name.endswith(suffix)}
 
     def next_epoch(self) -> int:
         taken = [int(n.rsplit("/", 1)[-1].split("-")[0].split(".")[0]) for n in self.names("epochs", ".json")]

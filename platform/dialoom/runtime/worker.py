@@ -37,6 +37,7 @@ from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.folder import open_folder
 from dialoom.runtime.gate import Gate
 from dialoom.runtime.plan import Plan, Variant
+from dialoom.runtime.recorded import answers_used
 from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
 from dialoom.runtime.unit_context import Row, UnitContext, dialogue_facts, error_fields
 from dialoom.schema import Schema
@@ -132,7 +133,15 @@ class Worker:
     """Made a Ray actor by the driver; plain Python otherwise."""
 
     def __init__(
-        self, plan: Plan, folder: str, epoch: int, name: str, hosts: Mapping[str, Sequence[Any]], *, share: int = 1
+        self,
+        plan: Plan,
+        folder: str,
+        epoch: int,
+        name: str,
+        hosts: Mapping[str, Sequence[Any]],
+        *,
+        share: int = 1,
+        index: str = "",
     ) -> None:
         self._plan = plan
         self._folder = open_folder(folder)
@@ -140,6 +149,7 @@ class Worker:
         self._name = name
         self._hosts = hosts
         self._share = share
+        self._index = index
         self._schemas: dict[tuple[str, ...], Schema] = {(): plan.schema}
         self._variants: dict[tuple[str, str], tuple[Variant, Method]] = {}
         self._client: EngineClient | None = None
@@ -172,9 +182,12 @@ class Worker:
             method = plugin.create(plugin.config.model_validate(variant.settings), self._plan.schema)
             self._variants[variant.method, variant.cell] = (variant, method)
         options = self._plan.options
-        recorded = [r for e in self._plan.engines.values() for r in e.sources]
-        sources = [self._folder, *(open_folder(r) for r in dict.fromkeys([*options.run.reuse, *recorded]))]
-        self._log = CallLog(self._folder, segment_name(self._epoch, self._name), sources)
+        sources = [self._folder, *(open_folder(r) for r in self._plan.recorded)]
+        index = self._folder.fetch(self._index) if self._index else None
+        self._log = CallLog(self._folder, segment_name(self._epoch, self._name), sources, index=index)
+        replayed = [open_folder(run) for engine in self._plan.engines.values() for run in engine.sources]
+        if replayed:
+            self._log.prefer(answers_used(replayed, self._log.repeated()))
         pools = {name: await self._pool(name) for name in self._plan.engines}
         self._client = EngineClient(
             pools, self._log, max_attempts=options.run.max_attempts, backoff_s=options.run.backoff_s, seed=options.seed
