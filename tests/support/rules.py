@@ -33,3 +33,11 @@ def deadly(request: Request) -> str:
 
 
 deadly.addressed = False  # type: ignore[attr-defined]
+
+
+def dice(request: Request) -> str:
+    """Never the same answer twice, as no engine should but many do."""
+    return os.urandom(8).hex()
+
+
+dice.addressed = False  # type: ignore[attr-defined]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import yaml
+
 from dialoom.engine import EngineConfig, EngineIdentity, Request, Response
 from dialoom.errors import JobError, NotRecorded
 from dialoom.registry import did_you_mean
@@ -86,8 +88,22 @@ class ReplayPlugin:
         return config.concurrency or 64
 
     def sources(self, config: ReplayConfig) -> list[str]:
-        """Run folders whose call logs the workers read."""
-        return [config.run]
+        """Run folders whose call logs the workers read: the run's own, and those it had answers from itself."""
+        found: dict[str, None] = {}
+        waiting = [config.run]
+        while waiting:
+            run = waiting.pop()
+            if run not in found:
+                found[run] = None
+                waiting += _answered_from(run)
+        return list(found)
+
+
+def _answered_from(run: str) -> list[str]:
+    """Runs whose recorded calls answered some of this run's."""
+    job = yaml.safe_load(open_folder(run).read("job.yaml") or b"{}") or {}
+    replayed = [e["run"] for e in (job.get("engines") or {}).values() if e.get("use") == "replay"]
+    return [*((job.get("run") or {}).get("reuse") or ()), *replayed]
 
 
 PLUGIN = ReplayPlugin()

@@ -21,7 +21,10 @@ from dialoom.errors import (
     EngineError,
     EngineRefused,
     Interrupted,
+    NotRecorded,
     PoisonCall,
+    PromptTooLong,
+    RequestRefused,
     StorageError,
 )
 from dialoom.faults import fault_point
@@ -140,7 +143,7 @@ class EngineClient:
         Raises EngineError kinds after the last try, and Interrupted while the run drains.
         """
         digest = self.digests.call(engine, request, message_ids)
-        stored = self._log.get(digest)
+        stored = self._log.get(digest, request.address)
         while stored is None and (running := self._under_way.get(digest)) is not None:
             with contextlib.suppress(_Abandoned):
                 stored = await asyncio.shield(running)
@@ -177,6 +180,12 @@ class EngineClient:
                     raise _poison(crashes, replica, attempt) from error
                 self._check_draining()
                 self.counts.retries += 1
+            except NotRecorded as error:
+                raise self._log.refusal(digest) or error from None
+            except (PromptTooLong, RequestRefused) as error:
+                error.__dict__["attempts"] = attempt
+                self._log.refuse(digest, error)
+                raise
             except EngineError as error:
                 tries += 1
                 error.__dict__["attempts"] = attempt

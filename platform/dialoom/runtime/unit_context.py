@@ -157,6 +157,7 @@ class UnitContext:
 
     def _failed_call(self, error: EngineError, index: int, sent: Row) -> None:
         row = sent | {
+            "digest": error.__dict__.get("digest", ""),
             "finish_reason": "error",
             "attempts": error.__dict__.get("attempts", 1),
             "error": f"{error.kind}: {error}",

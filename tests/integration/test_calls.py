@@ -1,0 +1,197 @@
+"""The call log from outside: ``dialoom calls`` and ``dialoom run --replay``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dialoom.runtime.cluster import cluster
+from dialoom.runtime.folder import RunFolder
+from dialoom.traces.read import read_table
+from support.command import Command, command
+from support.jobs import SCRIPTED, TINY, chat, write_data, write_job
+
+pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
+
+DIALOGUES = [chat(f"d{i}", *(["hello", "and", "bye"][: 1 + i % 3])) for i in range(12)]
+N_CALLS = 4 * (1 + 2 + 3) * 2
+WHO_AND_WHEN = {
+    "worker", "epoch", "started_at", "finished_at", "in_flight", "replica", "latency_s", "sent_at", "source",
+    "attempts", "replayed", "n_replayed",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray() -> Iterator[None]:
+    """One Ray for all runs of this file; they join it."""
+    with cluster():
+        yield
+
+
+@pytest.fixture
+def dialoom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return command(monkeypatch, capsys)
+
+
+def rows(run: Path, table: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_table(run, table).to_pylist()
+    return found
+
+
+def assert_bit_for_bit(one: Path, two: Path) -> None:
+    """All tables agree in every column that does not say who did it and when, and what this run paid."""
+    contents = [{m["message_id"]: (m["role"], m["content"]) for m in rows(run, "messages")} for run in (one, two)]
+    used = {i for c in rows(one, "calls") for i in c["message_ids"]}
+    assert all(contents[0][i] == contents[1][i] for i in used)
+    for table in ("dialogues", "turns", "calls"):
+        a, b = (
+            sorted(
+                ({k: v for k, v in r.items() if k not in WHO_AND_WHEN and "paid" not in k} for r in rows(run, table)),
+                key=repr,
+            )
+            for run in (one, two)
+        )
+        assert a == b, table
+
+
+def figures(printed: str) -> dict[str, str]:
+    """A two-column table as a dictionary."""
+    lines = (re.split(r"\s{2,}", line.strip()) for line in printed.splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2}
+
+
+def test_stats_list_and_export(tmp_path: Path, dialoom: Command) -> None:
+    job = write_job(tmp_path, DIALOGUES)
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    run = tmp_path / "runs" / "small"
+    found = figures(dialoom("calls", "stats", run).out)
+    assert found["recorded answers"] == found["calls of the run"] == str(N_CALLS)
+    assert found["of these in no trace"] == "0"
+    assert found["answered from a log"] == "0 (0.0%)"
+    assert found["segments"] == "1"
+
+    listed = dialoom("calls", "list", run, "--dialogue", "d2").out
+    assert listed.startswith("6 calls")
+    assert len(re.findall(r"^d2 ", listed, re.MULTILINE)) == 6
+    assert f"(+{N_CALLS - 5} more; --most shows them)" in dialoom("calls", "list", run, "--most", "5").out
+
+    out = tmp_path / "calls.jsonl"
+    assert f"{N_CALLS} calls written" in dialoom("calls", "export", run, "--to", out).out
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    traced = rows(run, "calls")
+    assert [r["text"] for r in records] == [c["text"] for c in traced]
+    for record in records:
+        system, user = record["messages"]
+        assert system == {"role": "system", "content": "You answer."}
+        assert user["content"].startswith(f"{record['dialogue_id']} {record['turn']} {record['call']} ")
+        assert record["text"].endswith(user["content"][-12:])
+    assert dialoom("calls", "export", run, "--to", out, "--most", "3").status == 0
+    assert len(out.read_text().splitlines()) == 3
+
+
+def test_prune_drops_what_no_trace_refers_to(tmp_path: Path, dialoom: Command) -> None:
+    job = write_job(tmp_path, DIALOGUES)
+    run = tmp_path / "runs" / "small"
+    dialoom("run", job, "--log-format", "quiet")
+    write_data(tmp_path / "data.jsonl", [*DIALOGUES[:11], chat("d11", "something", "else", "now")])
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    assert figures(dialoom("calls", "stats", run).out)["of these in no trace"] == "6"
+    with RunFolder(run).locked():
+        refused = dialoom("calls", "prune", run)
+    assert refused.status == 2
+    assert "another process is running this job" in refused.err
+    before = rows(run, "calls")
+    assert dialoom("calls", "prune", run).out == f"{N_CALLS} answers kept, 6 dropped\n"
+    assert dialoom("calls", "prune", run).out == f"{N_CALLS} answers kept, 0 dropped\n"
+    found = figures(dialoom("calls", "stats", run).out)
+    assert (found["recorded answers"], found["of these in no trace"]) == (str(N_CALLS), "0")
+    assert rows(run, "calls") == before
+    assert dialoom("run", job, "--replay", run, "--log-format", "quiet").status == 0
+    assert_bit_for_bit(run, tmp_path / "runs" / "small-replay")
+
+
+def test_bound_needs_a_tokenizer(tmp_path: Path, dialoom: Command) -> None:
+    dialoom("run", write_job(tmp_path, DIALOGUES[:1]), "--log-format", "quiet")
+    done = dialoom("calls", "bound", tmp_path / "runs" / "small")
+    assert done.status == 2
+    assert "no engine of this run has a tokenizer here" in done.err
+
+
+@pytest.mark.parametrize("what", ["stats", "list", "prune", "bound"])
+def test_no_run_there(tmp_path: Path, dialoom: Command, what: str) -> None:
+    done = dialoom("calls", what, tmp_path / "nothing")
+    assert done.status == 2
+    assert done.err.startswith("error: ")
+    assert "there is no run here" in done.err
+
+
+def test_replay_is_bit_for_bit_and_asks_no_engine(tmp_path: Path, dialoom: Command) -> None:
+    """Random answers, two engines, refused prompts: all come back, from a folder that was moved."""
+    records = [*DIALOGUES, chat("long", "hi", "x" * 5000, "bye")]
+    engine = {"use": "scripted", "rule": "support.rules:dice", "context_tokens": 1000}
+    methods = [TINY, TINY | {"name": "two", "calls": 1}]
+    job = write_job(tmp_path, records, methods=methods, engines={"main": engine}, trials=2)
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    run = tmp_path / "elsewhere"
+    (tmp_path / "runs" / "small").rename(run)
+    assert [t["outcome"] for t in rows(run, "turns") if t["dialogue_id"] == "long"].count("prompt_too_long") == 4
+    done = dialoom("run", job, "--replay", run, "--log-format", "quiet")
+    assert done.status == 0, done.err
+    again = tmp_path / "runs" / "small-replay"
+    assert_bit_for_bit(run, again)
+    calls = rows(again, "calls")
+    assert all(c["replayed"] or c["error"] for c in calls)
+    assert {c["replica"] for c in calls if not c["error"]} == {"log"}
+    assert {r["paid_prompt_tokens"] for r in rows(again, "dialogues")} == {0}
+
+
+def test_one_question_with_two_answers_is_replayed_as_it_was(tmp_path: Path, dialoom: Command) -> None:
+    """Two workers ask the same at the same time, and are answered differently."""
+    records = [chat(f"d{i}", "good") for i in range(40)]
+    engine = {"use": "scripted", "rule": "support.rules:dice", "latency_s": 0.3, "concurrency": 40}
+    odd = {"use": "support.odd_method:PLUGIN", "name": "odd"}
+    job = write_job(tmp_path, records, methods=[odd], engines={"main": engine}, run={"workers": 2})
+    run = tmp_path / "runs" / "small"
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    answers = {c["text"] for c in rows(run, "calls")}
+    assert len(answers) == 2, "both workers asked"
+    assert dialoom("run", job, "--replay", run, "--log-format", "quiet").status == 0
+    assert_bit_for_bit(run, tmp_path / "runs" / "small-replay")
+
+
+def test_a_run_that_reused_calls_can_be_replayed(tmp_path: Path, dialoom: Command, monkeypatch: Any) -> None:
+    job = write_job(tmp_path, DIALOGUES, engines={"main": {"use": "scripted", "rule": "support.rules:dice"}})
+    monkeypatch.chdir(tmp_path)
+    assert dialoom("run", job, "--set", "data.limit=6", "--set", "name=first", "--log-format", "quiet").status == 0
+    reusing = ("--reuse", "runs/first", "--set", "name=second", "--log-format", "quiet")
+    assert dialoom("run", job, *reusing).status == 0
+    run = tmp_path / "runs" / "second"
+    assert {c["replayed"] for c in rows(run, "calls")} == {True, False}
+    assert dialoom("run", job, "--replay", run, "--log-format", "quiet").status == 0
+    assert_bit_for_bit(run, tmp_path / "runs" / "small-replay")
+
+
+def test_a_call_that_was_not_recorded_is_said(tmp_path: Path, dialoom: Command) -> None:
+    job = write_job(tmp_path, DIALOGUES, engines={"main": SCRIPTED})
+    dialoom("run", job, "--log-format", "quiet")
+    write_data(tmp_path / "data.jsonl", [*DIALOGUES, chat("new", "never asked")])
+    done = dialoom("run", job, "--replay", tmp_path / "runs" / "small", "--log-format", "quiet")
+    assert done.status == 3
+    run = tmp_path / "runs" / "small-replay"
+    found = {r["dialogue_id"]: (r["outcome"], r["error_kind"]) for r in rows(run, "dialogues")}
+    assert found.pop("new") == ("infrastructure", "not_recorded")
+    assert set(found.values()) == {("accepted", None)}
+    (call,) = [c for c in rows(run, "calls") if c["error"]]
+    assert "new turn 0 call 0: this call is not in the call log of" in call["error"]
+
+
+def test_there_is_nothing_to_replay(tmp_path: Path, dialoom: Command) -> None:
+    job = write_job(tmp_path, DIALOGUES)
+    done = dialoom("run", job, "--replay", tmp_path / "nothing")
+    assert done.status == 2
+    assert "there is no run here" in done.err
