@@ -28,6 +28,8 @@ from dialoom.unit import UnitKey
 from dialoom.yaml_file import YamlFile
 
 CALLS_PER_WORKER = 128
+SURPLUS = 1.5
+"""Units in work for each call that the engines take."""
 """Calls in flight that one worker process drives without becoming the limit (``dialoom bench overhead``)."""
 
 
@@ -112,8 +114,9 @@ class Plan:
 
     @property
     def units_per_worker(self) -> int:
-        """Units in work at once in one worker: enough that a call waits whenever an engine has room."""
-        return self.options.run.units_per_worker or math.ceil(self.capacity / self.workers * 1.125) + 1
+        """Units in work at once in one worker: enough that calls wait whenever an engine has room, even after a pause
+        of the worker in which many were answered."""
+        return self.options.run.units_per_worker or math.ceil(self.capacity / self.workers * SURPLUS) + 1
 
     @property
     def leased_per_worker(self) -> int:
