@@ -157,7 +157,8 @@ def prefix_bound(folder: RunFolder, block_size: int) -> list[PrefixBound]:
 def _bound(folder: RunFolder, engine: str, tokens: Callable[[Sequence[Message]], list[int]], block: int) -> PrefixBound:
     import pyarrow.dataset as ds
 
-    where = (ds.field("engine") == engine) & (ds.field("replayed") == False)  # noqa: E712 - an Arrow expression
+    sent = (ds.field("engine") == engine) & (ds.field("replayed") == False)  # noqa: E712 - an Arrow expression
+    where = sent & (ds.field("finish_reason") != "vectors")
     columns = ["dialogue_id", "turn", "message_ids", "prompt_tokens", "cached_tokens", "sent_at"]
     rows = read_table(folder.path, "calls", columns, where).sort_by("sent_at").to_pylist()
     texts = read_messages(folder.path, [i for r in rows for i in r["message_ids"] or []])

@@ -62,9 +62,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer. ``finish_reason`` is ``stop``, ``length``, ``tool_calls`` or the engine's own word.
+    """One answer. ``finish_reason`` is ``stop``, ``length``, ``tool_calls``, ``vectors`` or the engine's own word.
 
     ``text`` never holds thinking text: that is ``reasoning``. ``logprobs`` are (token, log probability) on request.
+    ``vectors`` are what :meth:`Engine.embed` gave, one a text: the runtime keeps and counts them as other answers.
     ``attempts`` counts tries, this one included; ``replica`` says which replica answered.
     """
 
@@ -74,6 +75,7 @@ class Response:
     reasoning: str = ""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     logprobs: tuple[tuple[str, float], ...] = ()
+    vectors: tuple[tuple[float, ...], ...] = ()
     attempts: int = 1
     replica: str = ""
 

@@ -111,8 +111,8 @@ class Context(Protocol):
         unit, which a method lets pass.
         """
 
-    async def embed(self, role: str, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text from the engine of ``role``."""
+    async def embed(self, role: str, texts: Sequence[str], *, turn: int = 0) -> list[list[float]]:
+        """One vector a text from the engine of ``role``: one call, treated as those of :meth:`generate` are."""
 
     def turn(self, trace: TurnTrace) -> None:
         """Report one decided turn; in order, once a turn."""

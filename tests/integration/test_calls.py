@@ -150,6 +150,27 @@ def test_replay_is_bit_for_bit_and_asks_no_engine(tmp_path: Path, dialoom: Comma
     assert {r["paid_prompt_tokens"] for r in rows(again, "dialogues")} == {0}
 
 
+def test_vectors_are_paid_once(tmp_path: Path, dialoom: Command) -> None:
+    """They are counted, found again by a rerun, kept by prune, and replayed without an engine."""
+    near = {"use": "support.near_method:PLUGIN", "name": "near"}
+    job = write_job(tmp_path, DIALOGUES, methods=[near])
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    run = tmp_path / "runs" / "small"
+    calls = rows(run, "calls")
+    turns = N_CALLS // 2
+    vectors = [c for c in calls if c["finish_reason"] == "vectors"]
+    assert (len(calls), len(vectors)) == (2 * turns, turns)
+    assert {r["dialogue_id"]: r["n_calls"] for r in rows(run, "dialogues")}["d2"] == 6
+    paid = {c["digest"] for c in vectors if not c["replayed"]}
+    assert len(paid) == len({c["digest"] for c in vectors}) == 3, "one call for each of three texts"
+    assert dialoom("calls", "prune", run).out.endswith(" 0 dropped\n")
+
+    assert dialoom("run", job, "--reuse", run, "--set", "name=again", "--log-format", "quiet").status == 0
+    assert all(c["replayed"] for c in rows(tmp_path / "runs" / "again", "calls"))
+    assert dialoom("run", job, "--replay", run, "--log-format", "quiet").status == 0
+    assert_bit_for_bit(run, tmp_path / "runs" / "small-replay")
+
+
 def test_one_question_with_two_answers_is_replayed_as_it_was(tmp_path: Path, dialoom: Command) -> None:
     """Two workers ask the same at the same time, and are answered differently."""
     records = [chat(f"d{i}", "good") for i in range(40)]

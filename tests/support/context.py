@@ -52,7 +52,7 @@ class InProcess:
         self.calls.append(call)
         return call
 
-    async def embed(self, role: str, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, role: str, texts: Sequence[str], *, turn: int = 0) -> list[list[float]]:
         """The engine's own."""
         return await self._engine.embed(texts)
 

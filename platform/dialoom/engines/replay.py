@@ -41,8 +41,9 @@ class ReplayEngine:
         )
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Raises NotRecorded: vectors are not recorded."""
-        raise NotRecorded("vectors are not recorded", where=self._run)
+        """Raises NotRecorded: the call log was asked before."""
+        hint = "The texts differ from those of the recorded run; use its engine for new calls."
+        raise NotRecorded("vectors of these texts are not in the call log", where=self._run, hint=hint)
 
     async def close(self) -> None:
         """Nothing to free."""

@@ -1,12 +1,14 @@
 """The call log: every model call stored once, found again by digest in this run and in later ones.
 
 A segment is a file of records: 4 bytes length, 4 bytes CRC-32, then the digest (16 bytes) and the response as JSON. A
-torn or damaged record ends the reading of its segment; what stands before it counts. One writer owns a segment.
+torn or damaged record ends the reading of its segment; what stands before it counts. One writer owns a segment. The
+response is an array of six fields; a seventh holds vectors, where there are any: base64 of little-endian doubles.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import logging
 import math
@@ -73,6 +75,12 @@ class Digests:
             h.update(self.tree(request.tools)[0].encode())
         if engine in self._addressed:
             h.update(repr(tuple(request.address)).encode("utf-8", "backslashreplace"))
+        return h.digest()
+
+    def vectors(self, engine: str, message_ids: Iterable[str]) -> bytes:
+        """16 bytes over engine identity and texts. Neither trial nor address decides a vector."""
+        h = hashlib.blake2b(self._identities[engine], digest_size=16)
+        h.update(f"vectors|{''.join(message_ids)}".encode())
         return h.digest()
 
     def tree(self, tree: Any) -> tuple[str, str]:
@@ -292,13 +300,14 @@ def kept(response: Response) -> Response:
         finish_reason=storable(response.finish_reason),
         tool_calls=tuple(storable_tree(response.tool_calls)) if response.tool_calls else (),
         logprobs=logprobs,
+        vectors=tuple(tuple(map(float, v)) for v in response.vectors) if response.vectors else (),
     )
 
 
 def encode_response(response: Response) -> bytes:
     """A response, already in the form of :func:`kept`, as JSON; ``attempts`` and ``replica`` are left out."""
     u = response.usage
-    record = [
+    record: list[Any] = [
         response.text,
         response.finish_reason,
         [u.prompt_tokens, u.cached_tokens, u.output_tokens, u.reasoning_tokens, u.queue_s, u.run_s],
@@ -306,12 +315,15 @@ def encode_response(response: Response) -> bytes:
         response.tool_calls,
         response.logprobs,
     ]
+    if response.vectors:
+        record.append([base64.b64encode(struct.pack(f"<{len(v)}d", *v)).decode() for v in response.vectors])
     return orjson.dumps(record)
 
 
 def decode_response(data: bytes) -> Response:
     """Inverse of :func:`encode_response`."""
-    text, finish, usage, reasoning, tool_calls, logprobs = orjson.loads(data)
+    text, finish, usage, reasoning, tool_calls, logprobs, *more = orjson.loads(data)
+    packed_vectors = map(base64.b64decode, more[0] if more else ())
     return Response(
         text=text,
         usage=Usage(*usage),
@@ -319,4 +331,5 @@ def decode_response(data: bytes) -> Response:
         reasoning=reasoning,
         tool_calls=tuple(tool_calls),
         logprobs=tuple((t, p) for t, p in logprobs),
+        vectors=tuple(struct.unpack(f"<{len(v) // 8}d", v) for v in packed_vectors),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +23,10 @@ from dialoom.unit import UnitKey
 from dialoom.usage import Usage
 
 Row = dict[str, Any]
+Send = Callable[[str, Request, Sequence[str]], Awaitable[Answer]]
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "queue_s", "run_s", "latency_s")
+NO_TEXT = Sampling(max_tokens=0)
+"""Sampling of calls for vectors."""
 
 
 class UnitContext:
@@ -60,31 +64,46 @@ class UnitContext:
         stop: Sequence[str] = (),
     ) -> Call:
         """See :meth:`dialoom.method.Context.generate`."""
-        self._check_limits(turn)
-        index = self._next_call.get(turn, 0)
-        self._next_call[turn] = index + 1
-        u = self.unit
+        address = self._next_address(turn)
         hot = self._temperature > 0
         request = Request(
             messages=tuple(messages),
             sampling=Sampling(
                 temperature=self._temperature,
                 max_tokens=max_tokens or self._max_tokens,
-                seed=self._seed + u.trial if hot else None,
+                seed=self._seed + address.trial if hot else None,
                 stop=tuple(stop),
             ),
-            address=Address(u.dialogue_id, turn, index, u.method, u.cell, u.trial),
+            address=address,
             answer_schema=answer_schema,
             tools=tuple(tools),
         )
+        return await self._call(role, request, self._client.call)
+
+    async def embed(self, role: str, texts: Sequence[str], *, turn: int = 0) -> list[list[float]]:
+        """See :meth:`dialoom.method.Context.embed`."""
+        messages = tuple(Message("text", text) for text in texts)
+        call = await self._call(role, Request(messages, NO_TEXT, self._next_address(turn)), self._client.embed)
+        vectors = call.response.vectors
+        call.response = replace(call.response, vectors=())  # they may be large, and the unit's rows do not hold them
+        return [list(vector) for vector in vectors]
+
+    def _next_address(self, turn: int) -> Address:
+        self._check_limits(turn)
+        index = self._next_call.get(turn, 0)
+        self._next_call[turn] = index + 1
+        u = self.unit
+        return Address(u.dialogue_id, turn, index, u.method, u.cell, u.trial)
+
+    async def _call(self, role: str, request: Request, send: Send) -> Call:
         digest_of = self._client.digests.message
         ids = [digest_of(m) for m in request.messages]
         for message_id, message in zip(ids, request.messages, strict=True):
             self.messages[message_id] = message
-        engine = self._variant.roles[role]
+        engine, index = self._variant.roles[role], request.address.call
         sent = self._sent_row(request, role, engine, ids)
         try:
-            answer = await self._client.call(engine, request, ids)
+            answer = await send(engine, request, ids)
         except EngineError as error:
             self._failed_call(error, index, sent)
             raise
@@ -102,10 +121,6 @@ class UnitContext:
             raise LimitReached(f"the unit's {limits.unit_tokens} tokens are used up", where=f"{self.unit} turn {turn}")
         if limits.unit_s is not None and time.monotonic() - self._started >= limits.unit_s:
             raise LimitReached(f"the unit's {limits.unit_s:g} s are used up", where=f"{self.unit} turn {turn}")
-
-    async def embed(self, role: str, texts: Sequence[str]) -> list[list[float]]:
-        """See :meth:`dialoom.method.Context.embed`."""
-        return await self._client.embed(self._variant.roles[role], texts)
 
     def turn(self, trace: TurnTrace) -> None:
         """See :meth:`dialoom.method.Context.turn`. Raises ValueError for what is no turn of the user."""

@@ -34,6 +34,7 @@ responses = st.builds(
     reasoning=any_text,
     tool_calls=tool_calls.map(tuple),
     logprobs=st.lists(st.tuples(any_text, st.floats(max_value=0)), max_size=2).map(tuple),
+    vectors=st.lists(st.lists(st.floats(allow_nan=False), max_size=3).map(tuple), max_size=2).map(tuple),
 )
 
 
@@ -72,6 +73,18 @@ def test_a_response_comes_back_as_it_was_used(answer: Response) -> None:
     used = kept(answer)
     assert decode_response(encode_response(used)) == used
     assert kept(used) == used
+
+
+def test_vectors_come_back_to_the_last_bit() -> None:
+    answer = Response("", Usage(), "vectors", vectors=((0.1, float("inf"), -0.0), (), (5e-324, float("nan"))))
+    assert repr(decode_response(encode_response(kept(answer)))) == repr(answer)
+
+
+def test_records_without_vectors_are_as_they_always_were() -> None:
+    record = b'["hi","stop",[1,2,3,4,0.5,0.25],"why",[],[["a",-0.5]]]'
+    answer = Response("hi", Usage(1, 2, 3, 4, 0.5, 0.25), "stop", "why", (), (("a", -0.5),))
+    assert decode_response(record) == answer
+    assert encode_response(answer) == record
 
 
 def test_nothing_but_broken_text_is_changed() -> None:

@@ -402,10 +402,50 @@ def test_an_engine_whose_replicas_all_failed_for_good_is_refused(tmp_path: Path)
 
 def test_vectors_are_tried_again_too(make: Make) -> None:
     client = make(Told(EngineDown("reset"), "ok"))
-    assert asyncio.run(client.embed("e", ["a", "bc"])) == [[1.0], [2.0]]
-    assert client.counts.retries == 1
+    assert asyncio.run(vectors(client, "a", "bc")).response.vectors == ((1.0,), (2.0,))
+    assert (client.counts.calls, client.counts.retries) == (1, 1)
     with pytest.raises(EngineRefused):
-        asyncio.run(make(Told(EngineRefused("no vectors"))).embed("e", ["a"]))
+        asyncio.run(vectors(make(Told(EngineRefused("no vectors"))), "a"))
+
+
+async def vectors(client: EngineClient, *texts: str, trial: int = 0) -> Answer:
+    messages = tuple(Message("text", t) for t in texts)
+    asked = Request(messages, Sampling(), Address("d", 0, 0, trial=trial))
+    return await client.embed("e", asked, [client.digests.message(m) for m in messages])
+
+
+def test_vectors_are_logged_and_paid_once(make: Make) -> None:
+    engine = Told("ok", EngineRefused("paid again"))
+    client = make(engine)
+
+    async def run(client: EngineClient) -> list[Answer]:
+        twins = await asyncio.gather(vectors(client, "a", "bc"), vectors(client, "a", "bc", trial=1))
+        return [*twins, await vectors(client, "a", "bc")]
+
+    first, *others = asyncio.run(run(client))
+    assert [a.replayed for a in (first, *others)] == [False, True, True]
+    assert (client.counts.calls, client.counts.replayed) == (1, 2)
+    asyncio.run(client.close())
+    later = asyncio.run(run(make(engine, segment="later")))
+    assert {a.response.vectors for a in (first, *others, *later)} == {((1.0,), (2.0,))}
+    assert {a.digest for a in later} == {first.digest}
+    for other in (("bc", "a"), ("a",), ("abc",)):
+        with pytest.raises(EngineRefused, match="paid again"):
+            asyncio.run(vectors(client, *other))
+
+
+def test_a_prompt_of_the_same_text_is_another_call(make: Make) -> None:
+    client = make(Told("ok"))
+
+    async def run() -> tuple[Answer, Answer]:
+        return await vectors(client, "a"), await client.call("e", request("a"), [client.digests.message(TEXT)])
+
+    one, other = asyncio.run(run())
+    assert (one.response.text, other.response.text) == ("", "ok")
+    assert not other.replayed
+
+
+TEXT = Message("text", "a")
 
 
 def test_calls_beyond_the_gate_wait_and_say_so(make: Make) -> None:

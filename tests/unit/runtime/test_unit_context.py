@@ -218,7 +218,24 @@ def test_the_limit_of_tokens(make: Make) -> None:
 
 
 def test_vectors(make: Make) -> None:
-    assert run(make("ok").embed("main", ["a", "bc"])) == [[1.0], [2.0]]
+    context = make("ok", limits={"unit_calls": 2})
+    assert run(context.embed("main", ["a", "bc"], turn=1)) == [[1.0], [2.0]]
+    run(ask(context))
+    with pytest.raises(LimitReached):
+        run(context.embed("main", ["d"], turn=1))
+    vectors, answer = rows(context)["calls"]
+    assert (vectors["turn"], vectors["call"], answer["call"]) == (1, 0, 1)
+    assert (vectors["finish_reason"], vectors["text"], vectors["replayed"]) == ("vectors", "", False)
+    assert len(vectors["digest"]) == 32
+    assert [context.messages[i] for i in vectors["message_ids"]] == [Message("text", "a"), Message("text", "bc")]
+
+
+def test_vectors_that_could_not_be_had(make: Make) -> None:
+    context = make(EngineRefused("no vectors"))
+    with pytest.raises(EngineRefused):
+        run(context.embed("main", ["a"], turn=1))
+    (call,) = rows(context)["calls"]
+    assert (call["finish_reason"], call["error"]) == ("error", "engine_refused: no vectors")
 
 
 @pytest.mark.parametrize("turn", [0, 2, 6, -1])
