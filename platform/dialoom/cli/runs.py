@@ -143,7 +143,6 @@ def estimate(
     json: Annotated[Path | None, typer.Option(help="Write the figures to this file.")] = None,
 ) -> None:
     """Calls, tokens, money and time of a job before it runs, with ranges; a sample of it is run for that."""
-    import tempfile
     from dataclasses import asdict
 
     import orjson
@@ -154,14 +153,15 @@ def estimate(
     from dialoom.cli.terminal import ProgressView
     from dialoom.estimate import estimate as estimated
     from dialoom.estimate import input_size, sample_job
+    from dialoom.runtime.scratch import Scratch
 
     plan = planned(job, list(set_))
     size = input_size(plan)
     if from_ is not None:
         found = estimated(plan, existing_run(from_, "dialogues", "calls"), size)
     else:
-        with tempfile.TemporaryDirectory(prefix="dialoom-estimate-") as name, ProgressView() as view:
-            part = sample_job(plan, sample, Path(name), size)
+        with Scratch("dialoom-estimate-") as path, ProgressView() as view:
+            part = sample_job(plan, sample, path, size)
             result = runner.run(part, observe=view)
             if result.error is not None:
                 raise result.error

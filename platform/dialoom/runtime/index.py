@@ -1,6 +1,6 @@
 """What the driver knows of units and dialogues, on disk: its memory stays flat however long the input is.
 
-The file is scratch: it is built from the parts at every start and removed at the end.
+The file is scratch: it is built from the parts at every start and removed at the end; after a kill, at the next start.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dialoom.errors import StorageError
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
 from dialoom.runtime.folder import RunFolder, storage_errors
+from dialoom.runtime.scratch import Scratch
 from dialoom.unit import UnitKey
 
 
@@ -23,8 +24,8 @@ class Index:
 
     def __init__(self) -> None:
         with storage_errors(Path(tempfile.gettempdir())):
-            self._folder = tempfile.TemporaryDirectory(prefix="dialoom-index-")
-        self._db = sqlite3.connect(Path(self._folder.name) / "index.sqlite", isolation_level=None)
+            self._scratch = Scratch("dialoom-index-")
+        self._db = sqlite3.connect(self._scratch.path / "index.sqlite", isolation_level=None)
         self._db.executescript(
             """
             PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-4096;
@@ -45,7 +46,7 @@ class Index:
             yield
         except sqlite3.OperationalError as error:
             hint = "The scratch file lies in TMPDIR: free some space there, or set TMPDIR to another folder."
-            raise StorageError(f"the index of units: {error}", where=self._folder.name, hint=hint) from error
+            raise StorageError(f"the index of units: {error}", where=str(self._scratch.path), hint=hint) from error
 
     def begin_read(self) -> None:
         """Forget the dialogue ids seen: the input is read from its beginning."""
@@ -54,7 +55,7 @@ class Index:
     def close(self) -> None:
         """Remove the file."""
         self._db.close()
-        self._folder.cleanup()
+        self._scratch.close()
 
     def first_seen(self, dialogue_id: str, *, good: bool) -> bool:
         """Whether this id comes up for the first time in this read. Remembers it, and whether a dialogue that could be
