@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import platform
 import sys
@@ -16,7 +17,7 @@ import yaml
 
 import dialoom
 from dialoom.dialogue import Dialogue
-from dialoom.errors import BadInput, DialoomError, RunRefused, StorageError
+from dialoom.errors import BadInput, DataError, DialoomError, EngineError, RunRefused, StorageError
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
 from dialoom.runtime.cluster import as_own, cause_of, cluster
 from dialoom.runtime.driver import Driver
@@ -27,6 +28,7 @@ from dialoom.runtime.index import Index
 from dialoom.runtime.plan import Plan, differences
 from dialoom.runtime.progress import Progress
 from dialoom.runtime.sweep import stages
+from dialoom.text import storable
 from dialoom.tracking.tracker import shown_uri
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ def _run(
     nothing_owed = first.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
     write_head(folder, plan)
     session = _Session()
-    with cluster():
+    with _end_written(folder), cluster():
         data = plan.options.data
         fingerprint = Background(lambda: data_fingerprint(expand_paths(data.reader, data.paths)))
         for number, stage in enumerate(stages(plan, _gpus())):
@@ -167,6 +169,29 @@ def _run(
     except StorageError as error:
         result.notes.append(f"{RUN_FILE} is not up to date: {error}")
     return result
+
+
+@contextlib.contextmanager
+def _end_written(folder: RunFolder) -> Iterator[None]:
+    """Where the run ends by an error that passes on, as one that keeps it from starting does, run.json says so."""
+    try:
+        yield
+    except BaseException as error:
+        what = str(error) if isinstance(error, DialoomError) else f"{type(error).__name__}: {error}"
+        ended = {"status": _ending_of(error).value, "error": storable(what), "finished_at": time.time()}
+        with contextlib.suppress(StorageError):  # the error itself matters more
+            folder.put_json(RUN_FILE, {**(folder.read_json(RUN_FILE) or {}), **ended})
+        raise
+
+
+def _ending_of(error: BaseException) -> Ending:
+    kinds: tuple[tuple[type[BaseException], Ending], ...] = (
+        (EngineError, Ending.ENGINE),
+        (StorageError, Ending.STORAGE),
+        (DataError, Ending.INPUT),
+        (KeyboardInterrupt, Ending.INTERRUPTED),
+    )
+    return next((ending for kind, ending in kinds if isinstance(error, kind)), Ending.WORKERS)
 
 
 def _gpus() -> float:
@@ -244,6 +269,7 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
         },
         "cells": {name: dict(fields) for name, fields in plan.cells.items()},
         "status": "running",
+        "error": None,
         "versions": versions(),
     }
     folder.put_json(RUN_FILE, record)

@@ -12,12 +12,13 @@ import duckdb
 import polars as pl
 import pytest
 
-from dialoom.errors import DataError, EngineRefused, LimitReached, RunRefused, StorageError
+from dialoom.errors import DataError, EngineError, EngineRefused, LimitReached, RunRefused, StorageError
 from dialoom.outcome import Outcome
 from dialoom.run import RunResult, run
 from dialoom.runtime import driver as driver_module
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.ending import Ending
+from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.plan import Plan
 from dialoom.traces.read import read_table
 from support.jobs import SCRIPTED, TINY, chat, plan_of, small_plan, write_data, write_job
@@ -251,6 +252,25 @@ def test_an_engine_that_refuses_ends_the_run_and_says_so(tmp_path: Path) -> None
     mended = run(small_plan(tmp_path, DIALOGUES))
     assert mended.status == 0
     assert set(outcomes(mended).values()) == {"accepted"}
+
+
+def test_an_engine_that_does_not_start_is_told_in_run_json(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"dialogue_id": "d0", "turn": 0, "answers": ["a", "b"]}\n')
+    engine = {"use": "scripted", "answers": str(answers), "in_actor": True}
+    plan = small_plan(tmp_path, [chat("d0", "hello")], engines={"main": engine})
+    answers.rename(tmp_path / "away")
+    with pytest.raises(EngineError) as caught:
+        run(plan)
+    folder = RunFolder(tmp_path / "runs" / "small")
+    record = folder.read_json("run.json") or {}
+    assert (record["status"], record["error"]) == ("engine", str(caught.value))
+    assert "answers.jsonl" in record["error"]
+    assert record["finished_at"] >= record["created_at"]
+    (tmp_path / "away").rename(answers)
+    assert run(plan).status == 0
+    record = folder.read_json("run.json") or {}
+    assert (record["status"], record["error"]) == ("complete", None)
 
 
 def test_passing_failures_cost_nothing_but_tries(tmp_path: Path) -> None:
