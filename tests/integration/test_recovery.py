@@ -25,6 +25,7 @@ from dialoom.bench.data import write_data
 from dialoom.job import load_job
 from dialoom.run import RunResult, run
 from dialoom.runtime import parts
+from dialoom.runtime.calllog import SUFFIX, scan
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.plan import make_plan
@@ -233,6 +234,24 @@ def test_a_lost_worker_costs_what_was_in_flight(long: Calm, tmp_path: Path) -> N
     again = recover.paid_again(paid_file)
     # Half of 64 calls a second are the lost worker's; its log was written a second ago at most, a busy machine apart.
     assert again <= IN_FLIGHT + 3 * 32, f"{again} calls were paid again, DIALOOM_KILL_SEED={SEED}"
+
+
+def test_a_slow_disk_holds_up_no_call(long: Calm, tmp_path: Path) -> None:
+    """Every part takes two seconds to write and the call log half a second for 4 KiB: slower than answers come."""
+    part_s = 2.0
+    process = recover.start(long.job, tmp_path, tmp_path / "count", f"rename.parts:1:{part_s},append:1:0.5")
+    assert ended(process) == 0
+    assert_same(long, tmp_path)
+    assert recover.paid_again(tmp_path / "count") == 0
+    sent = pl.read_parquet(tmp_path / "job/traces/calls.parquet")["sent_at"].sort()
+    longest_s = sent.diff().dt.total_microseconds().cast(pl.Float64).to_numpy()[1:].max() / 1e6
+    assert longest_s < part_s / 2, f"for {longest_s} s no call was sent"
+    folder = RunFolder(tmp_path / "job")
+    assert len(folder.names("parts", parts.SUFFIX)) > 4, "parts were written while calls went on"
+    record = folder.read_json("run.json") or {}
+    assert record["finished_at"] - sent.to_list()[-1].timestamp() > part_s, "the disk was not slow"
+    recorded = sum(1 for name in folder.names("calls", SUFFIX) for _ in scan(folder.fetch(name)))
+    assert recorded == len(sent)
 
 
 def foreign(calm: Calm, name: str, epoch: int) -> dict[str, bytes]:

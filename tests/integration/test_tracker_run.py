@@ -152,3 +152,42 @@ def test_the_whole_runtime_ends_at_the_oracle(tmp_path: Path) -> None:
     assert by_step == {"classify_intent", "resolve_slots"}
     broken = [c for c in calls if "action.not_parsable" in c["rules"]]
     assert broken and all(c["action"] is None and c["observation"] for c in broken)
+
+
+@pytest.mark.timeout(300)
+def test_another_validator_pays_only_for_prompts_that_changed(tmp_path: Path) -> None:
+    """The same job without the rules of the schema, answered from the first run's calls where those were asked before.
+
+    (The rules on references have a line in the prompts: with them every prompt changes.)
+    """
+    from dialoom.cli.runs import planned
+    from dialoom.run import run
+    from dialoom.traces.read import read_table
+
+    dialogues, schema = sample()
+    script = tmp_path / "answers.jsonl"
+    expected = write_answers(script, dialogues, schema, errors=("time", "outside_list"), share=0.5)
+    assert {rule for turn in expected for rule, _ in turn.fired} == {"schema.type", "schema.categorical"}
+    job = write_job(tmp_path / "job.yaml", script)
+    whole = ['methods=[{"use": "tracker"}]']
+    first = run(planned(job, [*whole, "name=first"]))
+    other = ['methods=[{"use": "tracker", "schema_rules": false}]', f"run.reuse=[{first.folder}]"]
+    second = run(planned(job, [*other, "name=second"]))
+    assert (first.status, second.status) == (0, 0)
+
+    before, after = (read_table(r.folder.path, "calls").to_pylist() for r in (first, second))
+    asked = {_prompt(call) for call in before}
+    changed = [_prompt(call) not in asked for call in after]
+    assert changed == [not call["replayed"] for call in after]
+    assert second.progress.counts["calls"] == sum(changed)
+    assert 0 < sum(changed) < len(after)
+    seeded = {(t.dialogue_id, t.turn) for t in expected if t.fired}
+    firsts = {d: min(t for i, t in seeded if i == d) for d, _ in seeded}
+    early = [c for c in after if c["turn"] <= firsts.get(c["dialogue_id"], c["turn"])]
+    assert all(c["replayed"] for c in early), "up to the first answer that is now taken, nothing changed"
+    assert first.flat != second.flat
+
+
+def _prompt(call: dict[str, Any]) -> tuple[Any, ...]:
+    """What the model is asked, and, as the script answers by place, where."""
+    return (call["dialogue_id"], call["turn"], call["call"], *call["message_ids"], call["answer_schema_id"])
