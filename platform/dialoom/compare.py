@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialoom.errors import JobError
-from dialoom.metric import Floats, Measured, value_of
-from dialoom.scoring import Coverage, definitions_for
-from dialoom.stats import Interval, Paired, Resampling, by_cluster, holm, intervals, paired
+from dialoom.metric import Floats, value_of
+from dialoom.stats import Interval, Paired, Resampling, by_cluster, holm, paired
+from dialoom.systems import Scored, System, scored_systems
 from dialoom.tabular import Cell, Column, Table
 
 if TYPE_CHECKING:
-    from dialoom.metric import Definition
     from dialoom.metrics._input import ScoreInput
 
 MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
-
-
-@dataclass(frozen=True)
-class System:
-    """One method and cell of a run. ``label`` is unique within the comparison."""
-
-    label: str
-    run: Path
-    method: str
-    cell: str
-    coverage: Coverage
-    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -125,10 +112,32 @@ class Comparison:
         )
         return Table("Flipped dialogues", columns, tuple(rows))
 
+    def flip_counts(self) -> Table:
+        """By system: dialogues that became right throughout, and that no longer are."""
+        ways = [(f.system, f.value > f.baseline_value) for f in self.flips]
+        rows = [(s.label, ways.count((s.label, True)), ways.count((s.label, False))) for s in self.systems[1:]]
+        flipped = [row for row in rows if row[1] or row[2]]
+        columns = (Column("system"), Column("now right", "count"), Column("no longer right", "count"))
+        note = f"{len(rows) - len(flipped)} systems flip none." if len(flipped) < len(rows) else ""
+        return Table("Flipped dialogues", columns, tuple(flipped), (note,) if note else ())
+
     def settings_table(self) -> Table:
         """Settings that differ."""
         columns = (Column("setting"), *(Column(s.label) for s in self.systems))
         return Table("Settings that differ", columns, tuple((name, *values) for name, values in self.settings))
+
+    def only(self, labels: Iterable[str], definitions: Iterable[str] | None = None) -> Comparison:
+        """The same comparison with fewer systems and definitions shown, p-values corrected over the tests of these."""
+        kept = set(labels)
+        names = {c.definition for c in self.contrasts} if definitions is None else set(definitions)
+        at = [i for i, s in enumerate(self.systems) if s.label in kept]
+        return replace(
+            self,
+            systems=tuple(self.systems[i] for i in at),
+            contrasts=tuple(_adjusted([c for c in self.contrasts if c.system in kept and c.definition in names])),
+            flips=tuple(f for f in self.flips if f.system in kept),
+            settings=tuple((name, tuple(values[i] for i in at)) for name, values in self.settings),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the three tables' rows by column name."""
@@ -164,27 +173,21 @@ def _direction(flip: Flip) -> str:
     return "now right" if flip.value > flip.baseline_value else "no longer right"
 
 
-@dataclass(frozen=True)
-class _Scored:
-    system: System
-    data: ScoreInput
-    measures: Mapping[str, tuple[Definition, Measured]]
-    """By definition name: its headline."""
-
-
 def compare_runs(
     runs: Sequence[Path],
     *,
     definitions: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),  # noqa: B008 - frozen
+    also: Collection[str] = (),
 ) -> Comparison:
     """Compare all methods and cells of ``runs`` with the first of them, on the dialogues both have.
 
     Headlines of the definitions asked for, or of all that fit every system's data. Flips are judged by ``joint_goal``,
-    or by the first definition asked for. Raises JobError where there are fewer than two systems, and what ``score_run``
-    raises.
+    or by the first definition asked for. Measures named in ``also`` get an interval too. Raises JobError where there
+    are fewer than two systems, and what ``score_run`` raises.
     """
-    scored = [s for run in runs for s in _scored_systems(run, definitions, several=len(runs) > 1)]
+    several = len(runs) > 1
+    scored = [s for run in runs for s in scored_systems(run, definitions, resampling, several=several, also=also)]
     if len(scored) < 2:
         raise JobError("nothing to compare", hint="Name two runs, or one run with several methods or cells.")
     twice = {s.system.label for s in scored if sum(o.system.label == s.system.label for o in scored) > 1}
@@ -199,33 +202,12 @@ def compare_runs(
     )
 
 
-def _scored_systems(run: Path, asked: Sequence[str] | None, *, several: bool) -> list[_Scored]:
-    from dialoom.metrics._traces import read_inputs, recorded
-
-    record = recorded(run)
-    found = []
-    for units, data, declares in read_inputs(run):
-        name = f"{units.method}.{units.cell}" if units.cell else units.method
-        total = sum(units.by_outcome.values())
-        coverage = Coverage(len(units.scored), total, data.n_turns, units.by_outcome)
-        label = f"{run.name}/{name}" if several else name
-        settings = _settings(record, units.method, units.cell)
-        system = System(label, run, units.method, units.cell, coverage, settings)
-        headlines = {}
-        for definition in definitions_for(data, asked):
-            measured = definition.score(data, declares)[definition.headline.name]
-            if measured.sums is not None and measured.overall.value is not None:
-                headlines[definition.name] = (definition, measured)
-        found.append(_Scored(system, data, headlines))
-    return found
-
-
-def _contrasts(scored: Sequence[_Scored], name: str, resampling: Resampling) -> list[Contrast]:
+def _contrasts(scored: Sequence[Scored], name: str, resampling: Resampling) -> list[Contrast]:
     baseline = scored[0]
     found = []
     for s in scored:
         definition, m = s.measures[name]
-        interval = intervals({name: m}, s.data.clusters, resampling).get(name)
+        interval = s.system.figures[f"{name}/{definition.headline.name}"].interval
         test = None if s is baseline else _test(baseline, s, name, resampling)
         head = definition.headline
         found.append(
@@ -243,13 +225,13 @@ def _contrasts(scored: Sequence[_Scored], name: str, resampling: Resampling) -> 
     return found
 
 
-def _test(baseline: _Scored, other: _Scored, name: str, resampling: Resampling) -> Paired | None:
+def _test(baseline: Scored, other: Scored, name: str, resampling: Resampling) -> Paired | None:
     first, second = _common(baseline, other, name)
     combine = other.measures[name][1].combine
     return None if combine is None else paired(first, second, combine, resampling)
 
 
-def _common(one: _Scored, other: _Scored, name: str) -> tuple[Floats, Floats]:
+def _common(one: Scored, other: Scored, name: str) -> tuple[Floats, Floats]:
     """Both systems' sums over the dialogue ids that both have, in one order, with the same rows."""
     ids = [_ids(s.data) for s in (one, other)]
     shared = sorted(ids[0].keys() & ids[1].keys())
@@ -261,7 +243,7 @@ def _common(one: _Scored, other: _Scored, name: str) -> tuple[Floats, Floats]:
     return found[0], found[1]
 
 
-def _sums(s: _Scored, name: str) -> Floats:
+def _sums(s: Scored, name: str) -> Floats:
     sums = s.measures[name][1].sums
     if sums is None:
         raise AssertionError("only figures with sums are compared")
@@ -283,14 +265,12 @@ def _ids(data: ScoreInput) -> dict[str, int]:
 
 
 def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    from dataclasses import replace
-
     tested = [c for c in contrasts if c.paired is not None]
     adjusted = iter(holm([c.paired.p_value for c in tested if c.paired]))
     return [c if c.paired is None else replace(c, p_adjusted=next(adjusted)) for c in contrasts]
 
 
-def _flips(baseline: _Scored, other: _Scored, name: str) -> list[Flip]:
+def _flips(baseline: Scored, other: Scored, name: str) -> list[Flip]:
     ids = sorted(_ids(baseline.data).keys() & _ids(other.data).keys())
     combine = other.measures[name][1].combine
     first, second = _common(baseline, other, name)
@@ -304,19 +284,7 @@ def _flips(baseline: _Scored, other: _Scored, name: str) -> list[Flip]:
     return flips
 
 
-def _settings(record: Mapping[str, Any], method: str, cell: str) -> dict[str, Any]:
-    """What decides a system's results: the run's identity with the parts of other methods left out."""
-    from dialoom.runtime.plan import flat
-
-    identity = dict(record.get("identity") or {})
-    identity.pop("methods", None)
-    prompts = dict(identity.pop("prompts", None) or {})
-    mine = {k.removeprefix(f"{method}/"): v for k, v in prompts.items() if k.startswith(f"{method}/")}
-    own = {"name": method, "cell": cell, **dict((record.get("methods") or {}).get(method) or {}), "prompts": mine}
-    return dict(flat({**identity, "method": own, "versions": record.get("versions") or {}}))
-
-
-def _differing(scored: Sequence[_Scored]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _differing(scored: Sequence[Scored]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     names = sorted({name for s in scored for name in s.system.settings})
     rows = []
     for name in names:
@@ -326,7 +294,7 @@ def _differing(scored: Sequence[_Scored]) -> tuple[tuple[str, tuple[str, ...]], 
     return tuple(rows)
 
 
-def _notes(scored: Sequence[_Scored], lead: str | None) -> tuple[str, ...]:
+def _notes(scored: Sequence[Scored], lead: str | None) -> tuple[str, ...]:
     notes = [
         f"Baseline: {scored[0].system.label}. Differences are on the dialogues both have; intervals by bootstrap over "
         "dialogues, p by permutation of whole dialogues, Holm-corrected over all tests shown; effect: mean difference "

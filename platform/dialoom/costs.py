@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dialoom.runtime.folder import RunFolder
 from dialoom.traces.read import read_table
+
+if TYPE_CHECKING:
+    from dialoom.metric import Floats
 
 COLUMNS = (
     "dialogue_id",
@@ -61,7 +65,7 @@ def costs(folder: RunFolder) -> dict[tuple[str, str], Cost]:
     frame = pl.from_arrow(read_table(folder.path, "dialogues", COLUMNS).combine_chunks())
     assert isinstance(frame, pl.DataFrame)
     up = folder.read_json("run.json") or {}
-    gpu_usd = sum(float(e.get("gpu_usd") or 0.0) for e in (up.get("engine_time") or {}).values())
+    gpu_usd = _gpu_usd(up)
     engine_s = sum(float(e.get("replica_s") or 0.0) for e in (up.get("engine_time") or {}).values()) or None
     total_run_s = float(frame["run_s"].sum() or 0.0)
     found = {}
@@ -78,6 +82,45 @@ def costs(folder: RunFolder) -> dict[tuple[str, str], Cost]:
             reasoning_tokens=int(group["reasoning_tokens"].sum() or 0),
         )
     return found
+
+
+def attributed_sums(folder: RunFolder) -> dict[tuple[str, str], Floats | None]:
+    """(method, cell) to attributed dollars and units of every dialogue id: shape (2, dialogues); None without a price.
+
+    Their sums' ratio is :func:`costs`' attributed dollars a unit; whole dialogues can be resampled.
+    """
+    import polars as pl
+
+    frame = pl.from_arrow(read_table(folder.path, "dialogues", COLUMNS).combine_chunks())
+    assert isinstance(frame, pl.DataFrame)
+    known = costs(folder)
+    gpu_usd = _gpu_usd(folder.read_json("run.json") or {})
+    run_s = float(frame["run_s"].sum() or 0.0)
+    usd = pl.col("cost_attributed_usd").fill_null(0.0)
+    if gpu_usd and run_s:
+        usd = usd + pl.col("run_s").fill_null(0.0) * (gpu_usd / run_s)
+    found: dict[tuple[str, str], Floats | None] = {}
+    for (method, cell), group in frame.group_by("method", "cell", maintain_order=True):
+        key = str(method), str(cell)
+        by_dialogue = group.group_by("dialogue_id", maintain_order=True)
+        sums = by_dialogue.agg(usd.sum().alias("usd"), pl.len().cast(pl.Float64).alias("units"))
+        found[key] = None if known[key].attributed_usd is None else sums.select("usd", "units").to_numpy().T
+    return found
+
+
+def replayed_calls(folder: RunFolder) -> dict[tuple[str, str], int]:
+    """(method, cell) to how many of its calls a call log answered."""
+    columns = ["method", "cell", "n_replayed"]
+    counted = (
+        read_table(folder.path, "dialogues", columns).group_by(["method", "cell"]).aggregate([("n_replayed", "sum")])
+    )
+    return {(r["method"], r["cell"]): int(r["n_replayed_sum"] or 0) for r in counted.to_pylist()}
+
+
+def _gpu_usd(record: Mapping[str, object]) -> float:
+    """What the engines of a run cost by the hour, all together."""
+    times = record.get("engine_time")
+    return sum(float(e.get("gpu_usd") or 0.0) for e in times.values()) if isinstance(times, Mapping) else 0.0
 
 
 def _dollars(group: object, column: str, gpu_usd: float) -> float | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dialoom.cli import bench, calls, check, data, results, runs, study
+from dialoom.cli import bench, calls, check, compare, data, results, runs, study
 
 if TYPE_CHECKING:
     from dialoom.errors import DialoomError
@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (runs, results, study, calls, data, check, bench):
+for module in (runs, results, compare, study, calls, data, check, bench):
     module.register(app)
 
 

@@ -1,4 +1,4 @@
-"""``dialoom compare``, ``errors``, ``export``, ``sensitivity`` and ``agree``."""
+"""``dialoom errors``, ``export``, ``sensitivity`` and ``agree``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from dialoom.compare import Comparison
     from dialoom.tabular import Table
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
@@ -20,7 +19,6 @@ TRACES = ("dialogues", "turns", "calls")
 
 def register(app: typer.Typer) -> None:
     """Add this module's commands."""
-    app.command("compare")(compare)
     app.command("errors")(errors)
     app.command("export")(export)
     app.command("sensitivity")(sensitivity)
@@ -45,55 +43,6 @@ def show(tables: Sequence[Table], record: Any, form: str) -> None:
         print(orjson.dumps(record, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
     else:
         raise JobError(f"--as knows no form '{form}'", hint=did_you_mean(form, ["table", "markdown", "latex", "json"]))
-
-
-def compare(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs; the first is the baseline.")],
-    definition: Definitions = [],  # noqa: B006 - typer reads it once
-    form: Form = "table",
-    flips: Annotated[int, typer.Option(help="Dialogues that changed sides shown at most.")] = 20,
-) -> None:
-    """Compare runs, or the methods of one, on the dialogues they share: intervals, paired tests, flips, settings."""
-    from dataclasses import replace
-
-    from dialoom.cli.results import existing_run
-    from dialoom.compare import compare_runs
-
-    found = compare_runs([existing_run(r, *TRACES).path for r in runs], definitions=list(definition) or None)
-    flipped = found.flips_table()
-    shown = replace(flipped, rows=flipped.rows[:flips], title=f"{flipped.title} ({len(flipped.rows)} in all)")
-    middle = differences(found) if form == "table" else found.table()
-    show([found.wide(), middle, found.settings_table(), shown], found.to_dict(), form)
-
-
-def differences(found: Comparison) -> Table:
-    """What differs from the baseline, narrow enough for a terminal; definitions without any difference are counted."""
-    from dialoom.tabular import Column, Table
-
-    pairs = [(c, c.paired) for c in found.contrasts if c.paired is not None]
-    rows = []
-    for contrast, paired in pairs:
-        if paired.difference:
-            scale, sign = (100.0, " %") if contrast.unit == "fraction" else (1.0, "")
-            ends = paired.interval
-            span = "" if ends is None else f"{scale * ends.low:+.2f}\u00a0–\u00a0{scale * ends.high:+.2f}"
-            difference = f"{scale * paired.difference:+.2f}{sign}{contrast.mark}"
-            row = (
-                contrast.definition,
-                contrast.system,
-                difference,
-                span,
-                contrast.p_adjusted,
-                paired.effect_size,
-                paired.n,
-            )
-            rows.append(row)
-    columns = (
-        Column("definition"), Column("system"), Column("difference"), Column("95 % interval"),
-        Column("p (Holm)", "p_value"), Column("effect", "number"), Column("dialogues", "count"),
-    )  # fmt: skip
-    same = f"{len(pairs) - len(rows)} definitions do not differ." if len(pairs) > len(rows) else ""
-    return Table("Differences from the baseline", columns, tuple(rows), (same,) if same else ())
 
 
 def errors(run: RunArgument, form: Form = "table") -> None:
