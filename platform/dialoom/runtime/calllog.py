@@ -15,7 +15,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -290,17 +290,22 @@ def _scanned(path: Path) -> list[tuple[bytes, int, int]]:
     return list(scan(path))
 
 
-def kept(response: Response) -> Response:
-    """``response`` as it comes back from the log: texts storable, log probabilities finite. What is used live, too."""
+def kept(response: Response, *, attempts: int | None = None, replica: str | None = None) -> Response:
+    """``response`` as it comes back from the log: texts storable, log probabilities finite. What is used live, too.
+
+    ``attempts`` and ``replica``, which the log does not hold, are set on the way.
+    """
     logprobs = tuple((storable(t), p if math.isfinite(p) else LEAST_LOGPROB) for t, p in response.logprobs)
-    return replace(
-        response,
+    return Response(
         text=storable(response.text),
-        reasoning=storable(response.reasoning),
+        usage=response.usage,
         finish_reason=storable(response.finish_reason),
+        reasoning=storable(response.reasoning),
         tool_calls=tuple(storable_tree(response.tool_calls)) if response.tool_calls else (),
         logprobs=logprobs,
         vectors=tuple(tuple(map(float, v)) for v in response.vectors) if response.vectors else (),
+        attempts=response.attempts if attempts is None else attempts,
+        replica=response.replica if replica is None else replica,
     )
 
 

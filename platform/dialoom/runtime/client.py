@@ -214,7 +214,7 @@ class EngineClient:
                 await self._pause(error, tries)
         pool.answered(replica)
         latency_s = time.perf_counter() - started
-        response = replace(kept(response), attempts=attempt, replica=replica.name)
+        response = kept(response, attempts=attempt, replica=replica.name)
         fault_point("answer")
         self._log.append(digest, response)
         counts, usage = self.counts, response.usage
