@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dialoom.runtime import recorded
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.folder import RunFolder
 from dialoom.traces.read import read_table
@@ -150,6 +151,26 @@ def test_replay_is_bit_for_bit_and_asks_no_engine(tmp_path: Path, dialoom: Comma
     assert {r["paid_prompt_tokens"] for r in rows(again, "dialogues")} == {0}
 
 
+def test_many_recorded_calls_are_indexed_once_and_answer_all_the_same(
+    tmp_path: Path, dialoom: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "WORTH_BYTES", 1)
+    job = write_job(tmp_path, DIALOGUES, run={"workers": 2})
+    run, again = tmp_path / "runs" / "small", tmp_path / "runs" / "again"
+    assert dialoom("run", job, "--set", "data.limit=6", "--log-format", "quiet").status == 0
+    assert not list((run / "calls").glob("*.index")), "nothing was recorded before"
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    assert [p.name for p in (run / "calls").glob("*.index")] == ["00002.index"]
+    assert len(rows(run, "calls")) == N_CALLS
+
+    reusing = ("--reuse", run, "--set", "name=again", "--log-format", "quiet")
+    assert dialoom("run", job, *reusing).status == 0
+    assert [p.name for p in (again / "calls").glob("*.index")] == ["00001.index"]
+    assert all(c["replayed"] for c in rows(again, "calls"))
+    assert not list((again / "calls").glob("*.calls")), "nothing was paid"
+    assert_bit_for_bit(run, again)
+
+
 def test_vectors_are_paid_once(tmp_path: Path, dialoom: Command) -> None:
     """They are counted, found again by a rerun, kept by prune, and replayed without an engine."""
     near = {"use": "support.near_method:PLUGIN", "name": "near"}
@@ -173,8 +194,8 @@ def test_vectors_are_paid_once(tmp_path: Path, dialoom: Command) -> None:
 
 def test_one_question_with_two_answers_is_replayed_as_it_was(tmp_path: Path, dialoom: Command) -> None:
     """Two workers ask the same at the same time, and are answered differently."""
-    records = [chat(f"d{i}", "good") for i in range(40)]
-    engine = {"use": "scripted", "rule": "support.rules:dice", "latency_s": 0.3, "concurrency": 40}
+    records = [chat(f"d{i}", "good") for i in range(300)]  # more than one worker takes at once, be the other late
+    engine = {"use": "scripted", "rule": "support.rules:dice", "latency_s": 4.0, "concurrency": 40}
     odd = {"use": "support.odd_method:PLUGIN", "name": "odd"}
     job = write_job(tmp_path, records, methods=[odd], engines={"main": engine}, run={"workers": 2})
     run = tmp_path / "runs" / "small"
