@@ -140,7 +140,7 @@ def _distinct(systems: Sequence[System]) -> tuple[list[System], dict[str, tuple[
         settings = {n: v for n, v in s.settings.items() if n != "method.cell" and not n.startswith("engines.")}
         scores = {n: v.value for n, v in s.figures.items() if n not in EFFICIENCY and not n.startswith("effort/")}
         told = repr((str(s.run), s.method, models_of(s.settings), sorted(settings.items()), sorted(scores.items())))
-        groups.setdefault(told if s.cell else s.label, []).append(s)
+        groups.setdefault(told if s.cell and settings else s.label, []).append(s)
     same = {g[0].label: tuple(s.label for s in g[1:]) for g in groups.values() if len(g) > 1}
     return [g[0] for g in groups.values()], same
 

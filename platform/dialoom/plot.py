@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -70,9 +70,12 @@ def rendered(chart: Any, form: str) -> bytes:
         return _page(chart).encode()
     if form == "json":
         return bytes(chart.to_json(indent=None).encode())
+    if form == "svg":
+        drawn = StringIO()
+        chart.save(drawn, format="svg")
+        return drawn.getvalue().encode()
     out = BytesIO()
-    options = {"ppi": 200, "scale_factor": 1} if form == "png" else {}
-    chart.save(out, format=form, **options)
+    chart.save(out, format="png", ppi=200, scale_factor=1)
     return out.getvalue()
 
 

@@ -44,7 +44,9 @@ class DataSet(BaseModel, extra="forbid", frozen=True):
     @field_validator("gold")
     @classmethod
     def _decodes(cls, value: str) -> str:
-        base64.b64decode(value, validate=False)
+        raw = base64.b64decode("".join(value.split()), validate=True)
+        if len(raw) % DIGEST_BYTES:
+            raise ValueError(f"its length is no multiple of {DIGEST_BYTES} bytes")
         return value
 
     def digests(self) -> frozenset[bytes]:
@@ -61,7 +63,7 @@ class Result(BaseModel, extra="forbid", frozen=True):
     model: str = ""
     figure: str = Field(pattern=r"^[^/\s]+/[^/\s]+$")
     """``definition/measure``, as in docs/metrics.md."""
-    value: float
+    value: float = Field(allow_inf_nan=False)
     """A fraction for accuracies and rates."""
     source: str
     sure: Literal["stated", "inferred", "unconfirmed"] = "unconfirmed"
@@ -140,7 +142,12 @@ class Beside:
         for r in self.results:
             by_system.setdefault((r.method, r.model, r.source), {})[r.figure] = r.value
         return [
-            (method, model or "not stated", f"reported: {source}", *(values.get(n) for n in self.figures))
+            (
+                printable(method),
+                printable(model) or "not stated",
+                f"reported: {printable(source)}",
+                *(values.get(n) for n in self.figures),
+            )
             for (method, model, source), values in by_system.items()
         ]
 
