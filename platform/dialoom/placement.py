@@ -118,8 +118,15 @@ def _crossings(
     if spot.leader:
         tie = (*point, spot.x, spot.y)
         own = [m for m in markers if not (m.left <= point[0] <= m.right and m.top <= point[1] <= m.bottom)]
+        middle = Box(*(c + d for c, d in zip(_middle(tie), (-1.5, -1.5, 1.5, 1.5), strict=True)))
+        cost += 20.0 * sum(crosses(line, middle) for line in lines)
         cost += 25.0 * sum(crosses(tie, b) for b in (*taken, *own)) + 8.0 * sum(meet(tie, line) for line in lines)
     return cost
+
+
+def _middle(line: Segment) -> Segment:
+    x, y = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
+    return (x, y, x, y)
 
 
 def _taste(angle: float) -> float:

@@ -125,7 +125,7 @@ def _dressed(chart: Any, panel: Panel, metric: str) -> Any:
     dialogues = f"{min(scored):,}" if len(scored) == 1 else f"{min(scored):,} to {max(scored):,}"
     sure = f"; bars: {100 * level:.0f} % intervals, bootstrap over dialogues" if level else ""
     title = alt.TitleParams(
-        text=f"{_short(metric)}: {printable(score.meaning, 80)}",
+        text=": ".join(t for t in (_short(metric), printable(score.meaning, 80)) if t),
         subtitle=f"Line: Pareto front{sure}. {len(panel.systems)} systems, {dialogues} dialogues each.",
         anchor="start", fontSize=14, subtitleFontSize=11, subtitleColor=FAINT, offset=12,
     )  # fmt: skip
@@ -288,7 +288,7 @@ def _panel_chart(scene: Scene) -> Any:
     import altair as alt
 
     axes = _axes(scene)
-    base = alt.Chart(alt.Data(values=scene.points))
+    base = alt.Chart(alt.Data(values=sorted(scene.points, key=lambda p: bool(p["front"]))))
     colour = alt.condition("datum.front", alt.value(FRONT), alt.value(REST))
     bars = base.mark_rule(strokeWidth=1, opacity=0.55)
     line = base.transform_filter("datum.front").mark_line(interpolate="step-after", strokeWidth=1.6, color=FRONT)
@@ -319,7 +319,7 @@ class _Axes:
 
         s = self.scene.x
         scale = alt.Scale(domain=[s.low, s.high], type="log" if s.log else "linear", nice=False, zero=False)
-        axis = alt.Axis(tickCount=5, format=_form(s), labelOverlap=True, labelFlush=False)
+        axis = alt.Axis(tickCount=5, format=_form(s), labelOverlap=True, labelFlush=False, grid=not s.log)
         return alt.X(f"{column}:Q", scale=scale, axis=axis, title=self.scene.panel.title)
 
     def y(self, column: str) -> Any:

@@ -149,17 +149,21 @@ def show_scores(report: ScoreReport, *, only: Collection[str] = ()) -> None:
 
 
 def show_cells(report: ScoreReport) -> None:
-    """One row a method and cell, one column a headline that any of them has."""
+    """One row a method and cell, one column a headline that any of them has, as many as fit the terminal."""
     names = [n for n in HEADLINES if any(_headline(g, n) is not None for g in report.groups)]
-    rows = table(f"{len(report.groups)} methods and cells", "", *names, "scored", right=(*names, "scored"))
+    room = out.width - max(len(g.label) for g in report.groups) - len("scored") - 8
+    kept = [n for i, n in enumerate(names) if sum(max(len(k), 8) + 2 for k in names[: i + 1]) <= room] or names[:1]
+    rows = table(f"{len(report.groups)} methods and cells", "", *kept, "scored", right=("", *kept, "scored"))
+    rows.columns[0].justify = "left"
     for group in report.groups:
-        found = (_headline(group, n) for n in names)
+        found = (_headline(group, n) for n in kept)
         shown = ("–" if s is None else figure(s.overall.value, s.unit) for s in found)
         rows.add_row(
             safe(group.label), *shown, f"{group.coverage.dialogues_scored:,}/{group.coverage.dialogues_total:,}"
         )
     out.print(rows)
-    out.print("Intervals and paired tests: dialoom compare RUN; every figure: dialoom score RUN.\n", style="dim")
+    more = f"Not shown for want of room: {', '.join(names[len(kept) :])}. " if len(kept) < len(names) else ""
+    out.print(f"{more}Sorted, with cost, intervals and paired tests: dialoom compare RUN.\n", style="dim")
 
 
 def _headline(group: GroupScores, name: str) -> Score | None:
