@@ -74,25 +74,30 @@ def prune(folder: RunFolder) -> tuple[int, int]:
         new = f"calls/{folder.next_epoch():05d}-kept{SUFFIX}"
         kept = dropped = appends = 0
         for name in names:
-            path = folder.fetch(name)
-            with path.open("rb") as file:
-                records = bytearray()
-                for digest, offset, size in scan(path):
-                    if digest not in used:
-                        dropped += 1
-                        continue
-                    kept += 1
-                    file.seek(offset)
-                    records += packed(digest, file.read(size))
-                    if len(records) >= PIECE_BYTES:
-                        folder.append(new, bytes(records), appends)
-                        appends, records = appends + 1, bytearray()
-            if records:
-                folder.append(new, bytes(records), appends)
+            piece = bytearray()
+            for digest, record in _records(folder.fetch(name)):
+                if digest not in used:
+                    dropped += 1
+                    continue
+                kept += 1
+                piece += record
+                if len(piece) >= PIECE_BYTES:
+                    folder.append(new, bytes(piece), appends)
+                    appends, piece = appends + 1, bytearray()
+            if piece:
+                folder.append(new, bytes(piece), appends)
                 appends += 1
         for name in [*names, *folder.names("calls", INDEX)]:
             folder.remove(name)
     return kept, dropped
+
+
+def _records(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Digest of every whole record of a segment, and the record."""
+    with path.open("rb") as file:
+        for digest, offset, size in scan(path):
+            file.seek(offset)
+            yield digest, packed(digest, file.read(size))
 
 
 def export(folder: RunFolder, most: int | None = None) -> Iterator[dict[str, Any]]:

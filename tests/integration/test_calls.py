@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dialoom import calls
 from dialoom.runtime import recorded
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.folder import RunFolder
@@ -95,7 +96,8 @@ def test_stats_list_and_export(tmp_path: Path, dialoom: Command) -> None:
     assert len(out.read_text().splitlines()) == 3
 
 
-def test_prune_drops_what_no_trace_refers_to(tmp_path: Path, dialoom: Command) -> None:
+def test_prune_drops_what_no_trace_refers_to(tmp_path: Path, dialoom: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "PIECE_BYTES", 300)
     job = write_job(tmp_path, DIALOGUES)
     run = tmp_path / "runs" / "small"
     dialoom("run", job, "--log-format", "quiet")
@@ -177,10 +179,10 @@ def test_vectors_are_paid_once(tmp_path: Path, dialoom: Command) -> None:
     job = write_job(tmp_path, DIALOGUES, methods=[near])
     assert dialoom("run", job, "--log-format", "quiet").status == 0
     run = tmp_path / "runs" / "small"
-    calls = rows(run, "calls")
+    asked = rows(run, "calls")
     turns = N_CALLS // 2
-    vectors = [c for c in calls if c["finish_reason"] == "vectors"]
-    assert (len(calls), len(vectors)) == (2 * turns, turns)
+    vectors = [c for c in asked if c["finish_reason"] == "vectors"]
+    assert (len(asked), len(vectors)) == (2 * turns, turns)
     assert {r["dialogue_id"]: r["n_calls"] for r in rows(run, "dialogues")}["d2"] == 6
     paid = {c["digest"] for c in vectors if not c["replayed"]}
     assert len(paid) == len({c["digest"] for c in vectors}) == 3, "one call for each of three texts"

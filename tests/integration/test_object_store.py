@@ -18,6 +18,8 @@ from dialoom.runtime.folder import open_folder
 from dialoom.runtime.plan import make_plan
 from dialoom.runtime.remote_folder import RemoteFolder
 
+pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
+
 ROOT = Path(__file__).parents[2]
 NAMES = {
     "AWS_ACCESS_KEY_ID": "test",
