@@ -165,7 +165,7 @@ def test_processes_of_a_killed_driver_end_and_give_the_folder_free(small: Calm, 
 
 PLACES = {
     "a part, before its rename": "rename.parts:0.4",
-    "the call log, half a record": "append:0.3",
+    "the call log, half a record": "append:0.8",
     "an answer, before its record": "answer:0.05",
     "one table of the traces": "traces.turns:1",
     "scores": "rename.scores.json:1",
