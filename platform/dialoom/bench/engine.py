@@ -48,7 +48,8 @@ def engine_share(folder: RunFolder) -> EngineShare:
     """Measure a finished run of one vLLM engine; loads the model anew in this process. Raises JobError."""
     import pyarrow.dataset as ds
 
-    where = ds.field("replayed") == False  # noqa: E712 - an Arrow expression
+    unanswered = ds.field("finish_reason").isin(["error", "vectors"])
+    where = (ds.field("replayed") == False) & ~unanswered  # noqa: E712 - an Arrow expression
     rows = read_table(folder.path, "calls", where=where).sort_by("sent_at").to_pylist()
     if not rows:
         raise JobError("no call of this run was sent to an engine", where=str(folder), hint="Bench a fresh run.")

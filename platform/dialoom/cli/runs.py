@@ -101,7 +101,12 @@ def execute(plan: Plan, *, tracking: bool = True, log_format: str = "auto") -> R
     tracker = make_tracker(plan) if tracking and plan.options.tracking.enabled else None
     units = len(plan.variants) * plan.options.trials
     with ProgressView(log_format, "dialogues" if units == 1 else "units") as view:
-        result = runner.run(plan, folder=folder, observe=view, tracker=tracker)
+        try:
+            result = runner.run(plan, folder=folder, observe=view, tracker=tracker)
+        except BaseException:
+            if tracker is not None:
+                tracker.fail()
+            raise
     if tracker is not None:
         try:
             tracker.finish()

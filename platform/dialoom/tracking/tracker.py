@@ -95,6 +95,18 @@ class Tracker:
         self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
         return self._run_id
 
+    def fail(self) -> None:
+        """End as failed an MLflow run that live figures have opened, where the run cannot go on; never raises."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+        if not self._run_id:
+            return
+        try:
+            self._guarded(lambda: self._client.set_terminated(self._run_id, status="FAILED"))
+        except DialoomError as error:
+            log.warning("the MLflow run is not ended: %s", error)
+
     def _guarded(self, work: Any) -> Any:
         import requests
         from mlflow.exceptions import MlflowException

@@ -108,12 +108,9 @@ def test_names_that_mlflow_refuses_are_made_fit(tmp_path: Path, store: str, monk
     assert run.data.params == {"p_0_": "x" * 5000, "_": "y"}
 
 
-def test_live_figures_are_steps(tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def logged_live(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Returns when ``tracker`` has logged its figures twice."""
     monkeypatch.setattr(tracker_module, "LIVE_S", 0.05)
-    folder = finished_folder(tmp_path)
-    tracker = Tracker(folder, store, "live")
-    progress = Progress()
-    progress.done = 3
     logged_twice = threading.Event()
     original = Tracker._log_metrics
     seen: list[int] = []
@@ -125,12 +122,32 @@ def test_live_figures_are_steps(tmp_path: Path, store: str, monkeypatch: pytest.
             logged_twice.set()
 
     monkeypatch.setattr(Tracker, "_log_metrics", counted)
+    progress = Progress()
+    progress.done = 3
     tracker.watch(progress)
     assert logged_twice.wait(60)
+
+
+def test_live_figures_are_steps(tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = Tracker(finished_folder(tmp_path), store, "live")
+    logged_live(tracker, monkeypatch)
     run_id = tracker.finish()
     history = client(store).get_metric_history(run_id, "live/units_done")
     assert len(history) >= 2
     assert {m.value for m in history} == {3.0}
+
+
+def test_a_run_that_cannot_go_on_is_not_left_running(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = finished_folder(tmp_path)
+    never_watched = Tracker(folder, store, "failed")
+    never_watched.fail()
+    tracker = Tracker(folder, store, "failed")
+    logged_live(tracker, monkeypatch)
+    tracker.fail()
+    (run,) = client(store).search_runs([client(store).get_experiment_by_name("failed").experiment_id])
+    assert run.info.status == "FAILED"
 
 
 @pytest.fixture
