@@ -19,6 +19,7 @@ def register(app: typer.Typer) -> None:
     bench.command("engine")(engine)
     bench.command("recover")(recover)
     bench.command("scale")(scale)
+    bench.command("policies")(policies)
     app.add_typer(bench, name="bench")
 
 
@@ -123,3 +124,31 @@ def scale(
     from dialoom.bench import scale as bench
 
     _show("scale", bench.scale(size or (1_000, 10_000, 100_000)), json)
+
+
+def policies(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A finished run, of any engine.", show_default=False)],
+    json: Json = None,
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas of the simulated engine.")] = 4,
+    in_flight: Annotated[int, typer.Option(min=1, help="Calls in flight in each.")] = 64,
+    cache_tokens: Annotated[int, typer.Option(min=16, help="Prompt tokens that one replica's cache holds.")] = 50_000,
+    window: Annotated[int, typer.Option(min=1, help="Dialogues that are put in order at once.")] = 4096,
+) -> None:
+    """What each scheduling policy is worth: a run's calls in a simulated engine."""
+    import orjson
+
+    from dialoom.bench import policies as bench
+    from dialoom.cli.results import existing_run
+    from dialoom.cli.terminal import out, table
+
+    setup = bench.Setup(replicas, in_flight, cache_tokens)
+    found = bench.policies(existing_run(run, "calls", "messages", "dialogues"), setup, window=window)
+    figures = ("time", "cached", "slots busy")
+    title = f"policies, {replicas} x {in_flight} calls, caches of {cache_tokens:,} tokens"
+    rows = table(title, "policy", *figures, right=figures)
+    for r in found:
+        rows.add_row(r.policy, f"{r.time:.3f}", f"{100 * r.cached_share:.1f} %", f"{100 * r.slots_busy:.1f} %")
+    out.print(rows)
+    if json is not None:
+        whole = {"bench": title, "machine": machine(), "results": [asdict(r) for r in found]}
+        json.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
