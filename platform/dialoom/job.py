@@ -98,7 +98,7 @@ class RunConfig(_Part):
     units_per_worker: int = Field(default=0, ge=0)
     """Units a worker runs at once; 0 takes what keeps the engines full."""
     commit_s: float = Field(default=2.0, gt=0, le=60)
-    """Finished units are committed at least this often."""
+    """Finished units are committed at least this often at first; after hours of work about once a minute."""
     max_attempts: int = Field(default=8, ge=1)
     """Tries of one call before its unit ends as ``infrastructure``."""
     backoff_s: float = Field(default=0.5, ge=0)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dialoom.errors import JobError
+from dialoom.runtime.feed import WINDOW
 from dialoom.runtime.folder import RunFolder
 from dialoom.traces.read import messages as read_messages
 from dialoom.traces.read import read_table
@@ -86,7 +87,7 @@ class Simulated:
     slots_busy: float
 
 
-def policies(folder: RunFolder, setup: Setup, *, window: int = 4096) -> list[Simulated]:
+def policies(folder: RunFolder, setup: Setup, *, window: int = WINDOW) -> list[Simulated]:
     """Every policy on the calls of a finished run. Raises JobError where it has none."""
     chains = read_chains(folder)
     found = {name: simulate(chains, setup, policy, window) for name, policy in POLICIES.items()}
@@ -177,7 +178,7 @@ class Result:
         return self.busy_s / max(self.seconds * self.slots, 1e-12)
 
 
-def simulate(chains: Sequence[Chain], setup: Setup, policy: Policy, window: int = 4096) -> Result:
+def simulate(chains: Sequence[Chain], setup: Setup, policy: Policy, window: int = WINDOW) -> Result:
     """Run all chains to their end; as many units are in work as dialoom has, half as many again as slots."""
     return _Simulation(setup, policy).run(ordered(chains, policy, window))
 

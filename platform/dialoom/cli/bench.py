@@ -132,7 +132,7 @@ def policies(
     replicas: Annotated[int, typer.Option(min=1, help="Replicas of the simulated engine.")] = 4,
     in_flight: Annotated[int, typer.Option(min=1, help="Calls in flight in each.")] = 64,
     cache_tokens: Annotated[int, typer.Option(min=16, help="Prompt tokens that one replica's cache holds.")] = 50_000,
-    window: Annotated[int, typer.Option(min=1, help="Dialogues that are put in order at once.")] = 4096,
+    window: Annotated[int, typer.Option(min=1, help="Dialogues that are put in order at once.")] = 10_000,
 ) -> None:
     """What each scheduling policy is worth: a run's calls in a simulated engine."""
     import orjson

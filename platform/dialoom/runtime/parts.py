@@ -72,3 +72,15 @@ def decode(data: bytes, names: Sequence[str] = tuple(TABLES)) -> dict[str, pa.Ta
 def part_name(epoch: int, worker: str, number: int) -> str:
     """Name of a worker's part within the run folder; sorts by epoch."""
     return f"parts/{epoch:05d}-{worker}-{number:06d}{SUFFIX}"
+
+
+LONGEST_S = 60.0
+"""The longest time between two parts of a worker that comes by itself."""
+PARTS_A_DOUBLING = 140
+"""About so many parts a worker commits while its time of work doubles."""
+
+
+def interval_s(commit_s: float, elapsed_s: float) -> float:
+    """Seconds between two parts after so many seconds of work: ``commit_s`` at first, then longer, so that a long job
+    leaves thousands of parts and not millions. What a death may cost is recorded in the call log all the same."""
+    return max(commit_s, min(LONGEST_S, elapsed_s * 0.69 / PARTS_A_DOUBLING))

@@ -428,12 +428,13 @@ class Worker:
     async def _tick(self) -> None:
         """Commit and flush at their intervals."""
         commit_s = self._plan.options.run.commit_s
-        last = time.monotonic()
+        last = started = time.monotonic()
         while True:
             await asyncio.sleep(min(FLUSH_S, commit_s))
             await self._flush()
-            if time.monotonic() - last >= commit_s:
-                last = time.monotonic()
+            now = time.monotonic()
+            if now - last >= parts.interval_s(commit_s, now - started):
+                last = now
                 await self._commit()
 
     async def _flush(self) -> None:

@@ -113,3 +113,17 @@ def test_names_sort_by_start_and_number() -> None:
     names = [parts.part_name(e, w, n) for e in (1, 2, 10) for w in ("w0-a", "w1-b") for n in (0, 9, 10, 200)]
     assert names == sorted(names)
     assert parts.part_name(1, "w0-a", 3) == "parts/00001-w0-a-000003.part"
+
+
+@given(st.floats(0.01, 60), st.floats(0, 1e7))
+def test_parts_are_never_further_apart_than_a_minute_nor_nearer_than_asked(commit_s: float, elapsed_s: float) -> None:
+    assert commit_s <= parts.interval_s(commit_s, elapsed_s) <= max(commit_s, parts.LONGEST_S)
+
+
+def test_a_long_job_leaves_few_parts_of_a_worker() -> None:
+    now_s, number = 0.0, 0
+    while now_s < 12 * 3600:
+        now_s += parts.interval_s(2.0, now_s)
+        number += 1
+    assert 1_000 < number < 1_500
+    assert parts.interval_s(2.0, 300.0) == 2.0
