@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,15 @@ import pytest
 
 from dialoom import calls
 from dialoom.runtime import recorded
-from dialoom.runtime.cluster import cluster
 from dialoom.runtime.folder import RunFolder
 from dialoom.traces.read import read_table
 from support.command import Command, command
 from support.jobs import SCRIPTED, TINY, chat, write_data, write_job
 
-pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("ray"),
+]  # Ray starts slowly
 
 DIALOGUES = [chat(f"d{i}", *(["hello", "and", "bye"][: 1 + i % 3])) for i in range(12)]
 N_CALLS = 4 * (1 + 2 + 3) * 2
@@ -26,13 +27,6 @@ WHO_AND_WHEN = {
     "worker", "epoch", "started_at", "finished_at", "in_flight", "replica", "latency_s", "sent_at", "source",
     "attempts", "replayed", "n_replayed",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray() -> Iterator[None]:
-    """One Ray for all runs of this file; they join it."""
-    with cluster():
-        yield
 
 
 @pytest.fixture

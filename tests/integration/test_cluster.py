@@ -14,8 +14,8 @@ import pytest
 from dialoom.errors import EngineError
 from dialoom.run import RunResult, run
 from dialoom.runtime.progress import Progress
-from dialoom.traces.read import read_table
 from support.jobs import chat, small_plan
+from support.results import rows
 from support.shared import ROOT
 
 pytestmark = pytest.mark.timeout(400)  # every node is a Ray of its own, slow to start on a busy machine
@@ -67,11 +67,6 @@ def nodes() -> Iterator[Nodes]:
 
 def job(folder: Path, **engine: Any) -> Any:
     return small_plan(folder, DIALOGUES, engines={"main": PINNED | engine}, run={"workers": 3, "commit_s": 0.3})
-
-
-def rows(result: RunResult, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_table(result.folder.path, table).to_pylist()
-    return found
 
 
 def assert_whole(result: RunResult) -> None:

@@ -14,9 +14,9 @@ from dialoom.errors import EngineRefused
 from dialoom.run import RunResult, run
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.ending import Ending
-from dialoom.traces.read import read_table
 from support.http_server import Answer, Endpoint, Reply, Seen, completion, failure
 from support.jobs import chat, small_plan
+from support.results import rows
 
 pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
 
@@ -65,11 +65,6 @@ def openai(*endpoints: Endpoint, **more: Any) -> dict[str, Any]:
 def run_job(folder: Path, engine: dict[str, Any], **fields: Any) -> RunResult:
     fields.setdefault("run", {"backoff_s": 0.02})
     return run(small_plan(folder, DIALOGUES, engines={"main": engine}, **fields))
-
-
-def rows(result: RunResult, table: str = "dialogues") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_table(result.folder.path, table).to_pylist()
-    return found
 
 
 def assert_whole(result: RunResult) -> None:

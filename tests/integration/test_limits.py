@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +10,19 @@ import pytest
 
 from dialoom.errors import LimitReached
 from dialoom.run import RunResult, run
-from dialoom.runtime.cluster import cluster
 from dialoom.runtime.ending import Ending
-from dialoom.traces.read import read_table
 from support.jobs import SCRIPTED, TINY, chat, small_plan
+from support.results import outcomes, rows
 
-pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("ray"),
+]  # Ray starts slowly
 
 DIALOGUES = [chat(f"d{i}", "hello", "bye") for i in range(40)]
 ALL = {f"d{i}" for i in range(40)}
 SLOW = SCRIPTED | {"concurrency": 4, "latency_s": 0.1}
 IN_ACTORS = SCRIPTED | {"in_actor": True, "replicas": 2, "concurrency": 8, "latency_s": 0.02}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray() -> Iterator[None]:
-    """One Ray for all runs of this file; they join it."""
-    with cluster():
-        yield
-
-
-def rows(result: RunResult, table: str = "dialogues") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_table(result.folder.path, table).to_pylist()
-    return found
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    """Dialogue id to outcome; every unit has one row."""
-    found = rows(result)
-    assert len(found) == len({r["dialogue_id"] for r in found})
-    return {r["dialogue_id"]: r["outcome"] for r in found}
 
 
 def assert_goes_on(folder: Path, first: RunResult, **fields: Any) -> RunResult:

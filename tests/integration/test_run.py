@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,39 +15,17 @@ from dialoom.errors import DataError, EngineError, EngineRefused, LimitReached, 
 from dialoom.outcome import Outcome
 from dialoom.run import RunResult, run
 from dialoom.runtime import driver as driver_module
-from dialoom.runtime.cluster import cluster
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.plan import Plan
-from dialoom.traces.read import read_table
 from support.jobs import SCRIPTED, TINY, chat, plan_of, small_plan, write_data, write_job
+from support.results import counts, outcomes, rows
 from support.tmpfs import fill, small_disk
 
-pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray() -> Iterator[None]:
-    """One Ray for all runs of this file; they join it."""
-    with cluster():
-        yield
-
-
-def rows(result: RunResult, table: str = "dialogues") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_table(result.folder.path, table).to_pylist()
-    return found
-
-
-def outcomes(result: RunResult) -> dict[str, str]:
-    """Dialogue id to outcome, for runs of one unit a dialogue."""
-    found = rows(result)
-    assert len(found) == len({r["dialogue_id"] for r in found})
-    return {r["dialogue_id"]: r["outcome"] for r in found}
-
-
-def counts(result: RunResult) -> tuple[int, int]:
-    """Calls paid and calls replayed in this session."""
-    return int(result.progress.counts["calls"]), int(result.progress.counts["replayed"])
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.usefixtures("ray"),
+]  # Ray starts slowly
 
 
 LABELLED = chat("labelled", "I want it", services=["s"])
