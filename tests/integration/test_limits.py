@@ -61,10 +61,10 @@ def test_too_many_units_fail(tmp_path: Path) -> None:
 def test_an_engine_that_never_answers_ends_the_run_in_time(tmp_path: Path, where: str) -> None:
     engine = SCRIPTED | {"latency_s": 1e5, "in_actor": where == "actor"}
     began = time.monotonic()
-    first = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}, limits={"stall_s": 4.0, "drain_s": 0.5}))
+    first = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}, limits={"stall_s": 8.0, "drain_s": 0.5}))
     assert time.monotonic() - began < 60
     assert (first.ending, first.status) == (Ending.STALLED, 4)
-    assert "no call and no unit was finished for 4 s: 40 units wait for an answer" in str(first.error)
+    assert "no call and no unit was finished for 8 s: 40 units wait for an answer" in str(first.error)
     assert outcomes(first) == dict.fromkeys(ALL, "job_limit")
     assert_goes_on(tmp_path, first)
 

@@ -153,6 +153,19 @@ def test_a_lost_node_ends_the_run_in_time_and_it_goes_on(small: Calm, tmp_path: 
     assert_same(small, tmp_path)
 
 
+def test_a_worker_that_is_lost_with_its_node_is_not_waited_for(small: Calm, tmp_path: Path) -> None:
+    """Nothing can start any more then, and Ray does not say so."""
+    process = recover.start(small.job, tmp_path, tmp_path / "count")
+    recover.wait_for_calls(process, tmp_path / "count")
+    rng = random.Random(SEED)
+    assert recover.kill(process.pid, "node", rng)
+    recover.kill(process.pid, "worker", rng)
+    assert ended(process) in (0, 4)
+    assert_no_actor_left(process.pid)
+    assert run_here(small.job, tmp_path).status == 0
+    assert_same(small, tmp_path)
+
+
 def test_processes_of_a_killed_driver_end_and_give_the_folder_free(small: Calm, tmp_path: Path) -> None:
     process = recover.start(small.job, tmp_path, tmp_path / "count")
     recover.wait_for_calls(process, tmp_path / "count")

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
+
 from dialoom.errors import DialoomError, EngineDown
 
 log = logging.getLogger(__name__)
@@ -75,6 +77,22 @@ def _start() -> None:
                 hint = "Try again if the machine was busy; else run 'dialoom doctor'."
                 raise EngineDown(f"Ray does not start: {error}", where=where, hint=hint) from error
             log.warning("Ray did not start, trying again: %s", error)
+
+
+def own_raylet() -> psutil.Process | None:
+    """Ray's process of this machine, where this process started it. Ray does not always say that it has ended."""
+    try:
+        return next((p for p in psutil.Process().children() if p.name() == "raylet"), None)
+    except psutil.Error:
+        return None
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a child of this process has ended."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _knock(address: str) -> None:

@@ -8,13 +8,13 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dialoom.errors import DialoomError, EngineError, StorageError
+from dialoom.errors import DialoomError, EngineDown, EngineError, StorageError
 from dialoom.outcome import Outcome
-from dialoom.runtime.cluster import as_own, cause_of, first_line, lacking
+from dialoom.runtime.cluster import as_own, cause_of, first_line, has_ended, lacking, own_raylet
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder, open_folder
@@ -93,6 +93,7 @@ class Driver:
         self._trouble_since: float | None = None
         self._limits = Limits(plan.options.limits)
         self._suspects = Suspects()
+        self._raylet = own_raylet()
 
     async def run(self) -> None:
         """From engines to the last committed unit. Sets ``ending`` and ``error``; raises what kept it from starting."""
@@ -139,6 +140,16 @@ class Driver:
             raise KeyboardInterrupt
         self.stop(Ending.INTERRUPTED)
 
+    @property
+    def _ray_lost(self) -> bool:
+        """Whether no actor can be started any more; those that live may still answer."""
+        return self._raylet is not None and has_ended(self._raylet)
+
+    def _check_ray(self) -> None:
+        if self._ray_lost and not self._stopping.is_set():
+            hint = "What is committed is kept: run the same command again to go on. Memory is the usual reason."
+            self.stop(Ending.WORKERS, EngineDown("Ray's own process on this machine (raylet) has ended", hint=hint))
+
     def _check_limits(self) -> None:
         if self.progress.phase == "running" and (reached := self._limits.reached(self.progress, time.monotonic())):
             self.stop(*reached)
@@ -154,6 +165,7 @@ class Driver:
             if publish is not None:
                 publish(progress)
             self._check_limits()
+            self._check_ray()
             await asyncio.sleep(0.25)
 
     async def _start_engines(self) -> None:
@@ -256,8 +268,19 @@ class Driver:
             )
         )
         slot.actor = actor
-        await within(START_S, actor.start.remote())
+        await self._unless_ray_is_lost(within(START_S, actor.start.remote()))
         self.progress.workers += 1
+
+    async def _unless_ray_is_lost(self, answer: Coroutine[Any, Any, Any]) -> None:
+        """Wait for an actor to start. Raises RayError where it is lost, and also where nothing can start any more."""
+        from ray.exceptions import LocalRayletDiedError
+
+        starting = asyncio.ensure_future(answer)
+        while not (await asyncio.wait([starting], timeout=LOOK_S))[0]:
+            if self._ray_lost:
+                starting.cancel()
+                raise LocalRayletDiedError
+        await starting
 
     async def _serve(self, slot: _Slot) -> None:
         """Keep one worker busy until nothing is left; an error of the driver's own ends the run in good order."""
@@ -430,7 +453,8 @@ class Driver:
         for slot in self._slots:
             if slot.actor is not None:
                 try:
-                    self._account(slot, await within(ANSWER_S, slot.actor.stop.remote()))
+                    patience_s = CLOSE_S if self._ray_lost else ANSWER_S
+                    self._account(slot, await within(patience_s, slot.actor.stop.remote()))
                 except RayError as error:
                     log.warning("worker %s was lost while closing: %s", slot.name, first_line(error))
         for hosts in self._hosts.values():
