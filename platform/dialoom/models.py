@@ -8,6 +8,7 @@ the model and prints its folder.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -154,6 +155,7 @@ def main(arguments: list[str]) -> int:
     """``python -m dialoom.models [convert GGUF FOLDER]``."""
     try:
         if arguments[:1] == ["convert"]:
+            gc.disable()  # hundreds of thousands of tokens, and the process ends with its work
             convert(Path(arguments[1]), Path(arguments[2]))
         else:
             print(prepare_default_model(lambda said: print(said, file=sys.stderr, flush=True)))
