@@ -91,19 +91,23 @@ class Tracker:
         self._guarded(lambda: self._log_artifacts(record))
         if scores:
             self._guarded(lambda: self._log_cells(record, scores))
-        status = {"complete": "FINISHED", "interrupted": "KILLED"}.get(str(record.get("status")), "FAILED")
-        self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
+        self._terminate(record)
         return self._run_id
 
+    def _terminate(self, record: Mapping[str, Any]) -> None:
+        """End the MLflow run as run.json says that the run has ended."""
+        status = {"complete": "FINISHED", "interrupted": "KILLED"}.get(str(record.get("status")), "FAILED")
+        self._guarded(lambda: self._client.set_terminated(self._run_id, status=status))
+
     def fail(self) -> None:
-        """End as failed an MLflow run that live figures have opened, where the run cannot go on; never raises."""
+        """End an MLflow run that live figures have opened, where the run cannot go on; never raises."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=30)
         if not self._run_id:
             return
         try:
-            self._guarded(lambda: self._client.set_terminated(self._run_id, status="FAILED"))
+            self._terminate(self._folder.read_json("run.json") or {})
         except DialoomError as error:
             log.warning("the MLflow run is not ended: %s", error)
 

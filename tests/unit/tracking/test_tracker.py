@@ -141,6 +141,7 @@ def test_a_run_that_cannot_go_on_is_not_left_running(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = finished_folder(tmp_path)
+    folder.put_json("run.json", {**(folder.read_json("run.json") or {}), "status": "engine"})
     never_watched = Tracker(folder, store, "failed")
     never_watched.fail()
     tracker = Tracker(folder, store, "failed")
