@@ -89,6 +89,7 @@ class Driver:
         self._slots = [_Slot(i) for i in range(plan.workers)]
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
+        self._engines_up = asyncio.Event()
         self._losses = 0
         self._trouble_since: float | None = None
         self._limits = Limits(plan.options.limits)
@@ -103,11 +104,9 @@ class Driver:
         watcher = asyncio.create_task(self._watch())
         try:
             self.progress.phase = "loading engines"
-            await asyncio.gather(self._start_engines(), self._index_calls())
-            self.progress.phase = "running"
-            self.progress.started = time.monotonic()
-            self._limits.begin(self.progress.started)
-            await asyncio.gather(*(self._serve(slot) for slot in self._slots))
+            self._make_hosts()
+            await self._index_calls()
+            await self._serve_all()
             await self._close_rest()
             await self._close()
             self._account_engines()
@@ -168,7 +167,23 @@ class Driver:
             self._check_ray()
             await asyncio.sleep(0.25)
 
-    async def _start_engines(self) -> None:
+    async def _serve_all(self) -> None:
+        """Engines and workers start beside each other; units are handed out once every engine has a replica."""
+        serving = [asyncio.create_task(self._serve(slot)) for slot in self._slots]
+        try:
+            await asyncio.gather(*(self._first_ready(name, hosts) for name, hosts in self._hosts.items()))
+            if not self._stopping.is_set():
+                self.progress.phase = "running"
+            self.progress.started = time.monotonic()
+            self._limits.begin(self.progress.started)
+            self._engines_up.set()
+            await asyncio.gather(*serving)
+        finally:
+            for task in serving:
+                task.cancel()
+
+    def _make_hosts(self) -> None:
+        """The engines' actors; they load at once."""
         import ray
 
         for name, spec in self._plan.engines.items():
@@ -185,7 +200,6 @@ class Driver:
             self._hosts[name] = [
                 actor.remote(spec.use, dict(spec.settings), i, spec.in_flight) for i in range(spec.replicas)
             ]
-        await asyncio.gather(*(self._first_ready(name, hosts) for name, hosts in self._hosts.items()))
 
     async def _index_calls(self) -> None:
         """Index what was recorded before, while the engines load."""
@@ -296,6 +310,7 @@ class Driver:
         while not self._stopping.is_set():
             try:
                 await self._start_worker(slot)
+                await self._engines_up.wait()
                 await self._feed_worker(slot)
                 return
             except RayTaskError as error:  # it answered: another worker would fail the same way

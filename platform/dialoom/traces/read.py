@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dialoom.errors import StorageError
@@ -18,7 +18,7 @@ from dialoom.traces.tables import VERSION
 
 
 def read_table(
-    run: Path, table: str, columns: Sequence[str] | None = None, where: ds.Expression | None = None
+    run: Path, table: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None
 ) -> pa.Table:
     """A table of a run's traces, in the form of this version whatever version wrote it.
 
@@ -57,11 +57,11 @@ def dialogue_ids(run: Path) -> list[str]:
 
 def one_dialogue(run: Path, dialogue_id: str) -> dict[str, list[dict[str, Any]]]:
     """Rows of ``dialogues``, ``turns`` and ``calls`` of one dialogue, all methods; empty where it is not there."""
-    where = ds.field("dialogue_id") == dialogue_id
+    where = pc.field("dialogue_id") == dialogue_id
     return {t: read_table(run, t, where=where).to_pylist() for t in ("dialogues", "turns", "calls")}
 
 
 def messages(run: Path, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Message id to (role, content)."""
-    rows = read_table(run, "messages", where=ds.field("message_id").isin(list(set(ids)))).to_pylist()
+    rows = read_table(run, "messages", where=pc.field("message_id").isin(list(set(ids)))).to_pylist()
     return {r["message_id"]: (r["role"], r["content"]) for r in rows}
