@@ -18,7 +18,12 @@ from dialoom.traces.read import read_table
 
 @dataclass(frozen=True)
 class EngineShare:
-    """Output tokens a second of a job and of bare vLLM on the same calls, from first call to last answer."""
+    """Output tokens a second of a job and of bare vLLM on the same calls, from first call to last answer.
+
+    While dialogues still wait for their turn the job has as many calls under way as it may have; after that only
+    those that are left, each of which waits for its own last answer, as no bare batch does. ``busy_s`` is the time
+    until the last dialogue began, ``busy_output_tokens`` what was answered in it.
+    """
 
     calls: int
     prompt_tokens: int
@@ -27,6 +32,8 @@ class EngineShare:
     job_s: float
     bare_output_tokens: int
     bare_s: float
+    busy_s: float
+    busy_output_tokens: float
 
     @property
     def job_rate(self) -> float:
@@ -42,6 +49,11 @@ class EngineShare:
     def share(self) -> float:
         """The job's rate over bare vLLM's."""
         return self.job_rate / self.bare_rate
+
+    @property
+    def busy_share(self) -> float:
+        """The job's rate while dialogues were waiting over bare vLLM's."""
+        return self.busy_output_tokens / self.busy_s / self.bare_rate if self.busy_s > 0 else 0.0
 
 
 def engine_share(folder: RunFolder) -> EngineShare:
@@ -65,7 +77,24 @@ def engine_share(folder: RunFolder) -> EngineShare:
         job_s=ended - started,
         bare_output_tokens=bare_tokens,
         bare_s=bare_s,
+        busy_s=(busy_until := _last_begun(folder)) - started,
+        busy_output_tokens=_answered_until(rows, busy_until),
     )
+
+
+def _last_begun(folder: RunFolder) -> float:
+    """When the last unit began (epoch seconds)."""
+    begun = read_table(folder.path, "dialogues", columns=["started_at"])["started_at"].to_pylist()
+    return max(float(t.timestamp()) for t in begun if t is not None)
+
+
+def _answered_until(rows: Sequence[dict[str, Any]], until: float) -> float:
+    """Output tokens up to a time; a call under way then counts for the part of its time that was over."""
+    total = 0.0
+    for row in rows:
+        done = (until - row["sent_at"].timestamp()) / max(row["latency_s"], 1e-6)
+        total += row["output_tokens"] * min(1.0, max(0.0, done))
+    return total
 
 
 def _plugin_settings(folder: RunFolder) -> dict[str, Any]:
@@ -111,18 +140,21 @@ def _bare(settings: dict[str, Any], requests: Sequence[Request]) -> tuple[int, f
 
 
 def default_job(folder: Path, n_dialogues: int) -> Path:
-    """A job file over synthetic dialogues with the default model, for a machine without data."""
+    """A job file over synthetic dialogues with the default model, for a machine without data.
+
+    Many short dialogues, short answers and a small batch: the batch is full for most of the time, as in a large job.
+    """
     import yaml
 
     from dialoom.bench.data import write_data
 
-    schema, data = write_data(folder, n_dialogues, turns=(4, 6))
+    schema, data = write_data(folder, n_dialogues, turns=(2, 4))
     job = {
         "name": "bench-engine",
         "data": {"reader": "chat", "paths": [str(data)]},
         "schema": {"path": str(schema)},
-        "methods": ["tracker"],
-        "engines": {"m": {"use": "vllm", "model": "default"}},
+        "methods": [{"use": "tracker", "max_tokens": 96}],
+        "engines": {"m": {"use": "vllm", "model": "default", "max_num_seqs": 8}},
         "scores": ["effort"],
         "run": {"root": str(folder)},
         "tracking": {"enabled": False},

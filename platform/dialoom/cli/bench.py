@@ -79,7 +79,7 @@ def engine(
     run: Annotated[
         str | None, typer.Option(help="A finished run of one vLLM engine; a small one is made without.")
     ] = None,
-    dialogues: Annotated[int, typer.Option(help="Synthetic dialogues where no run is given.")] = 24,
+    dialogues: Annotated[int, typer.Option(help="Synthetic dialogues where no run is given.")] = 64,
     json: Json = None,
 ) -> None:
     """A job's output tokens a second against the same prompts given to bare vLLM at once."""
@@ -90,7 +90,7 @@ def engine(
     from dialoom.cli.runs import execute, planned
     from dialoom.run import run_folder
 
-    extra = ("job_rate", "bare_rate", "share")
+    extra = ("job_rate", "bare_rate", "share", "busy_share")
     if run is not None:
         _show("engine", [engine_share(existing_run(run, "calls", "messages"))], json, extra)
         return
