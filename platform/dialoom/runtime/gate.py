@@ -60,6 +60,11 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = asyncio.Event()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether as many calls are in flight as may be: a place that falls free is wanted at once."""
+        return self.in_flight >= self.control.allowed
+
     @contextlib.asynccontextmanager
     async def call(self) -> AsyncIterator[float]:
         """Room for one call; gives the time (monotonic seconds) at which it was let in.
