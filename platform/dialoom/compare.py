@@ -179,16 +179,17 @@ def compare_runs(
     definitions: Sequence[str] | None = None,
     resampling: Resampling = Resampling(),  # noqa: B008 - frozen
     also: Collection[str] = (),
+    alone: bool = False,
 ) -> Comparison:
     """Compare all methods and cells of ``runs`` with the first of them, on the dialogues both have.
 
     Headlines of the definitions asked for, or of all that fit every system's data. Flips are judged by ``joint_goal``,
     or by the first definition asked for. Measures named in ``also`` get an interval too. Raises JobError where there
-    are fewer than two systems, and what ``score_run`` raises.
+    are fewer than two systems, unless one may stand ``alone``, and what ``score_run`` raises.
     """
     several = len(runs) > 1
     scored = [s for run in runs for s in scored_systems(run, definitions, resampling, several=several, also=also)]
-    if len(scored) < 2:
+    if len(scored) < 2 - alone:
         raise JobError("nothing to compare", hint="Name two runs, or one run with several methods or cells.")
     twice = {s.system.label for s in scored if sum(o.system.label == s.system.label for o in scored) > 1}
     if twice:

@@ -1,30 +1,42 @@
 """What a job will need before it runs: calls, tokens, money and time, each with a range.
 
 From a sample of the job's own dialogues, or from an earlier run of the same methods. Totals grow with the number of
-user turns (ratio estimate); ranges come from a bootstrap over dialogues, so they cover what dialogues differ in, and
-not what a busy machine does to time.
+user turns (ratio estimate); their ranges come from a bootstrap over dialogues. Time comes from playing the job with the
+sample's calls; its range is wider, for what else a machine does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dialoom.dialogue import Dialogue, Speaker
+from dialoom.duration import MOST_CALLS, Chain, Pace, Room, chains_of, fit, play
 from dialoom.errors import JobError
 from dialoom.reader import open_dialogues
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.plan import Plan
+from dialoom.runtime.sweep import stages
 from dialoom.traces.read import read_table
+from dialoom.unit import UnitKey
 from dialoom.usage import Usage
 
 RESAMPLES = 2000
 LEVEL = 0.9
+PLAYS = 12
+"""Draws of the sample with which the job is played for the range of its time."""
+MACHINE = 0.15
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+
+
+_CALLS = [*UnitKey._fields, "turn", "call", "engine", "replayed", "error", "sent_at", "latency_s", "queue_s"]
+_CALLS += ["prompt_tokens", "cached_tokens", "output_tokens"]
 
 
 @dataclass(frozen=True)
@@ -64,14 +76,13 @@ def input_size(plan: Plan) -> Size:
     """Dialogues and user turns of the job's input; reads it once."""
     data = plan.options.data
     dialogues = turns = bad = 0
-    for item in open_dialogues(data.reader, data.paths, data.options):
+    items = open_dialogues(data.reader, data.paths, data.options)
+    for item in itertools.islice(itertools.islice(items, 0, None, data.stride), data.limit):
         if not isinstance(item, Dialogue):
             bad += 1
             continue
         dialogues += 1
         turns += sum(t.speaker is Speaker.USER for t in item.turns)
-        if data.limit is not None and dialogues >= data.limit:
-            break
     return Size(dialogues, turns, bad)
 
 
@@ -103,7 +114,7 @@ def estimate(plan: Plan, sample: RunFolder, size: Size | None = None, *, seed: i
         cached_tokens=sums["cached_tokens"],
         output_tokens=sums["output_tokens"],
         cost_usd=_cost(plan, sums),
-        seconds=_seconds(plan, sample, sums["n_calls"]),
+        seconds=_seconds(plan, sample, size, seed),
     )
 
 
@@ -141,37 +152,89 @@ def _cost(plan: Plan, sums: dict[str, Range]) -> Range | None:
     return Range(dollars("value"), dollars("low"), dollars("high"))
 
 
-def _seconds(plan: Plan, sample: RunFolder, calls: Range) -> Range:
-    """Calls over the rate of the sample's middle part, when its engines were full."""
-    columns = ["sent_at", "latency_s", "replayed", "engine"]
-    rows = [r for r in read_table(sample.path, "calls", columns).to_pylist() if not r["replayed"] and r["sent_at"]]
-    if len(rows) < 4:
-        return Range(float("nan"), float("nan"), float("nan"))
-    ended = np.sort(np.array([r["sent_at"].timestamp() + (r["latency_s"] or 0.0) for r in rows]))
-    rates = _windows(ended)
-    middle = float(np.median(rates))
-    local = [e for e in plan.engines.values() if not e.hosted]
-    if len(local) == len(plan.engines):  # answers take a time of their own: the rate is set by the calls in flight
-        latency = float(np.mean([r["latency_s"] or 0.0 for r in rows])) or 1e-3
-        middle = max(middle, plan.capacity / latency)
-        rates = [middle * 0.85, middle * 1.15]
-    return Range(calls.value / middle, calls.low / max(rates), calls.high / max(min(rates), 1e-9))
+def _seconds(plan: Plan, sample: RunFolder, size: Size, seed: int) -> Range:
+    """The job played with the sample's dialogues again and again, stage by stage (:mod:`dialoom.duration`).
+
+    The range covers which dialogues the sample has, and ``MACHINE`` on either side for what else the machine does.
+    """
+    rows = read_table(sample.path, "calls", _CALLS).to_pylist()
+    paces = {name: pace for name in plan.engines if (pace := _pace(plan, rows, name)) is not None}
+    if not paces:  # every call was answered by the log
+        return Range(0.0, 0.0, 0.0)
+    turns = _turns(sample)
+    draws = np.random.default_rng(seed)
+    times = np.zeros(1 + PLAYS)
+    for stage in _stages(plan):
+        units = {(v.method, v.cell) for v in stage.variants}
+        own = [r for r in rows if (r["method"], r["cell"]) in units and r["engine"] in paces]
+        found = [(chain, turns[key]) for key, chain in chains_of(own).items()]
+        if found:
+            wanted = size.dialogues * plan.options.trials * len(stage.variants)
+            scale = size.user_turns * plan.options.trials * len(stage.variants)
+            picks = [np.arange(len(found)), *draws.integers(0, len(found), (PLAYS, len(found)))]
+            times += [_played(stage, [found[i] for i in pick], paces, wanted, scale) for pick in picks]
+    low, high = np.quantile(times[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Range(float(times[0]), float(min(low, times[0])) * (1 - MACHINE), float(max(high, times[0])) * (1 + MACHINE))
 
 
-def _windows(ended: npt.NDArray[np.float64]) -> Sequence[float]:
-    """Calls a second in four equal parts between the first and the last tenth of the answers."""
-    cut = max(1, len(ended) // 10)
-    middle = ended[cut:-cut] if len(ended) > 4 * cut else ended
-    parts = np.array_split(middle, min(4, max(1, len(middle) // 8)))
-    rates = [(len(p) - 1) / (p[-1] - p[0]) for p in parts if len(p) > 1 and p[-1] > p[0]]
-    return rates or [len(ended) / max(ended[-1] - ended[0], 1e-3)]
+def _pace(plan: Plan, rows: Sequence[dict[str, Any]], engine: str) -> Pace | None:
+    """The pace of one engine, from the calls that it answered in the sample; None where it answered none."""
+    own = [r for r in rows if r["engine"] == engine and r["sent_at"] and not r["replayed"] and not r["error"]]
+    if not own:
+        return None
+
+    def column(value: Callable[[dict[str, Any]], float]) -> npt.NDArray[np.float64]:
+        return np.array([value(r) for r in own], dtype=np.float64)
+
+    queued = column(lambda r: r["queue_s"] or 0.0)
+    return fit(
+        column(lambda r: r["output_tokens"] or 0),
+        column(lambda r: max(0, (r["prompt_tokens"] or 0) - (r["cached_tokens"] or 0))),
+        column(lambda r: r["sent_at"].timestamp()) + queued,
+        np.maximum(column(lambda r: r["latency_s"] or 0.0) - queued, 1e-6),
+        plan.engines[engine].replicas,
+    )
+
+
+def _turns(sample: RunFolder) -> dict[UnitKey, int]:
+    rows = read_table(sample.path, "dialogues", [*UnitKey._fields, "n_user_turns"]).to_pylist()
+    return {UnitKey(*(r[f] for f in UnitKey._fields)): r["n_user_turns"] or 0 for r in rows}
+
+
+def _stages(plan: Plan) -> list[Plan]:
+    """The parts that run one after another; engines on GPUs are taken to fit together."""
+    on_gpus = any(e.resources.get("num_gpus") for e in plan.engines.values())
+    return [plan] if on_gpus else stages(plan, 0.0)
+
+
+def _played(
+    plan: Plan, sample: Sequence[tuple[Chain, int]], paces: Mapping[str, Pace], units: int, turns: int
+) -> float:
+    """Seconds for ``units`` units with ``turns`` user turns in all, the sample's over and over, longest first."""
+    mean_calls = sum(len(chain) for chain, _ in sample) / len(sample)
+    played = min(units, max(len(sample), int(MOST_CALLS / max(mean_calls, 1e-9))))
+    rooms = {n: Room(e.replicas, e.in_flight) for n, e in plan.engines.items()}
+    at_once = plan.units_per_worker * plan.workers
+
+    def seconds(count: int) -> float:
+        chosen = sorted((sample[i % len(sample)] for i in range(count)), key=lambda s: -s[1])
+        return play([chain for chain, _ in chosen], paces, rooms, at_once)
+
+    found = seconds(played)
+    if played < units:  # on at the rate of the second half
+        half = played // 2
+        found += (found - seconds(half)) * (units - played) / (played - half)
+    drawn = units * sum(n for _, n in sample) / len(sample)
+    return found * turns / max(1.0, drawn)
 
 
 def sample_job(plan: Plan, dialogues: int, folder: Path, size: Size) -> Plan:
     """The plan cut to about ``dialogues`` dialogues spread evenly over the input, with its run in ``folder``."""
     from dataclasses import replace
 
-    job = {**plan.job, "data": {**plan.job["data"], "stride": max(1, size.dialogues // max(1, dialogues))}}
-    job["data"]["limit"] = dialogues
+    data = plan.options.data
+    spread = data.stride * max(1, size.dialogues // max(1, dialogues))
+    limit = dialogues if data.limit is None else min(dialogues, data.limit)
+    job = {**plan.job, "data": {**plan.job["data"], "stride": spread, "limit": limit}}
     job["run"] = {**plan.job["run"], "root": str(folder)}
     return replace(plan, job=job, name="sample")

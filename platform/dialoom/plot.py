@@ -46,10 +46,15 @@ def check_plot(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise JobError("there is no such folder", where=str(path.parent), hint="Make it first, or name another file.")
-    missing = [n for m, n in _LIBRARIES.items() if importlib.util.find_spec(m) is None]
+    missing = lacking()
     if missing:
         hint = "Install the extra 'plot': pip install -e '.[plot]', or pip install altair vl-convert-python."
         raise JobError(f"a plot needs {' and '.join(missing)}", hint=hint)
+
+
+def lacking() -> list[str]:
+    """Libraries of the plot that are not installed, by their names on PyPI."""
+    return [n for m, n in _LIBRARIES.items() if importlib.util.find_spec(m) is None]
 
 
 _LIBRARIES = {"altair": "altair", "vl_convert": "vl-convert-python"}

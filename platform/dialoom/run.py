@@ -19,8 +19,8 @@ import dialoom
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DataError, DialoomError, EngineError, RunRefused, StorageError
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
-from dialoom.runtime.cluster import as_own, cause_of, cluster, has_ended, own_raylet
-from dialoom.runtime.driver import LOOK_S, Driver
+from dialoom.runtime.cluster import as_own, cause_of, cluster, own_raylet, unless_lost
+from dialoom.runtime.driver import Driver
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder, open_folder
@@ -236,13 +236,9 @@ def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
     from dialoom.runtime.finish import finish
 
     task = ray.remote(finish).options(num_cpus=0, max_retries=1)
-    raylet = own_raylet()
     try:
         reference = task.remote(str(result.folder), list(plan.options.scores), gone)
-        while not ray.wait([reference], timeout=LOOK_S)[0]:
-            if raylet is not None and has_ended(raylet):
-                raise ray.exceptions.LocalRayletDiedError
-        finished = ray.get(reference)
+        finished = asyncio.run(unless_lost(own_raylet(), reference))
     except ray.exceptions.RayError as error:
         cause = cause_of(error)
         if result.error is None:

@@ -250,6 +250,14 @@ def test_an_engine_that_does_not_start_is_told_in_run_json(tmp_path: Path) -> No
     assert (record["status"], record["error"]) == ("complete", None)
 
 
+def test_workers_start_while_engines_load(tmp_path: Path) -> None:
+    logs = tmp_path / "runs" / "small" / "logs"
+    engine = {"use": "support.late_engine:PLUGIN", "rule": "support.rules:nasty", "logs": str(logs)}
+    result = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}))
+    assert (result.status, result.error) == (0, None)
+    assert len(outcomes(result)) == len(DIALOGUES)
+
+
 def test_passing_failures_cost_nothing_but_tries(tmp_path: Path) -> None:
     engine = SCRIPTED | {"fail_share": 0.5, "fail_times": 3}
     result = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}))

@@ -93,6 +93,9 @@ def test_a_sweep_killed_twice_ends_as_an_undisturbed_one(tmp_path: Path) -> None
     assert len(children) == CELLS
     assert {r.info.status for r in runs} == {"FINISHED"}
     assert all("joint_goal/joint_goal_accuracy" in r.data.metrics for r in children)
+    assert (killed / "sweep/pareto.png").read_bytes().startswith(b"\x89PNG")
+    drawn = {a.path for a in client.list_artifacts(parents[0].info.run_id)}
+    assert {"pareto.png", "pareto.html", "cells.md"} <= drawn
     # Six cells differ in their bound alone, which no valid answer reaches: their calls are asked for once.
     calls = pl.read_parquet(calm / "sweep/traces/calls.parquet")
     assert calls.filter(~pl.col("replayed"))["digest"].n_unique() == calls["digest"].n_unique()

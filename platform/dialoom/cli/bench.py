@@ -24,18 +24,26 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(title: str, results: Sequence[Any], json: Path | None, extra: Sequence[str] = ()) -> None:
-    """A table with a row a result, and the same as JSON with what machine it was."""
-    import orjson
-
+    """A table with a column a result, and the same as JSON with what machine it was."""
     from dialoom.cli.terminal import out, table
-    from dialoom.run import versions
 
     records = [asdict(r) | {name: getattr(r, name) for name in extra} for r in results]
-    columns = [f"run {i + 1}" for i in range(len(records))] if len(records) > 1 else ["value"]
+    columns = [str(r.get("case", f"run {i + 1}" if len(records) > 1 else "value")) for i, r in enumerate(records)]
     rows = table(title, "figure", *columns, right=tuple(columns))
+    for column in rows.columns[1:]:
+        column.no_wrap = False  # a case is named by a few words
     for name in records[0]:
-        rows.add_row(name, *(_shown(record[name]) for record in records))
+        if name != "case":
+            rows.add_row(name, *(_shown(record[name]) for record in records))
     out.print(rows)
+    _write(title, records, json)
+
+
+def _write(title: str, records: Sequence[dict[str, Any]], json: Path | None) -> None:
+    import orjson
+
+    from dialoom.run import versions
+
     if json is not None:
         whole = {"bench": title, "machine": machine(), "versions": versions(), "results": records}
         json.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
@@ -132,23 +140,21 @@ def policies(
     replicas: Annotated[int, typer.Option(min=1, help="Replicas of the simulated engine.")] = 4,
     in_flight: Annotated[int, typer.Option(min=1, help="Calls in flight in each.")] = 64,
     cache_tokens: Annotated[int, typer.Option(min=16, help="Prompt tokens that one replica's cache holds.")] = 50_000,
-    window: Annotated[int, typer.Option(min=1, help="Dialogues that are put in order at once.")] = 10_000,
+    window: Annotated[
+        int | None, typer.Option(min=1, help="Dialogues that are put in order at once; as a run does without.")
+    ] = None,
 ) -> None:
     """What each scheduling policy is worth: a run's calls in a simulated engine."""
-    import orjson
-
     from dialoom.bench import policies as bench
     from dialoom.cli.results import existing_run
     from dialoom.cli.terminal import out, table
 
     setup = bench.Setup(replicas, in_flight, cache_tokens)
-    found = bench.policies(existing_run(run, "calls", "messages", "dialogues"), setup, window=window)
+    found = bench.policies(existing_run(run, "calls", "messages", "dialogues"), setup, window=window or bench.WINDOW)
     figures = ("time", "cached", "slots busy")
     title = f"policies, {replicas} x {in_flight} calls, caches of {cache_tokens:,} tokens"
     rows = table(title, "policy", *figures, right=figures)
     for r in found:
         rows.add_row(r.policy, f"{r.time:.3f}", f"{100 * r.cached_share:.1f} %", f"{100 * r.slots_busy:.1f} %")
     out.print(rows)
-    if json is not None:
-        whole = {"bench": title, "machine": machine(), "results": [asdict(r) for r in found]}
-        json.write_bytes(orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n")
+    _write(title, [asdict(r) for r in found], json)

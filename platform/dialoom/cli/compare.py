@@ -45,6 +45,7 @@ def compare(
     from dialoom.cli.results import existing_run
     from dialoom.cli.terminal import err, out
     from dialoom.compare import compare_runs
+    from dialoom.errors import JobError
     from dialoom.overview import overview
     from dialoom.plot import check_plot, save_plot
     from dialoom.reported import beside, load_reported
@@ -54,9 +55,12 @@ def compare(
     known = load_reported(reported)
     folders = [existing_run(r, *TRACES) for r in runs]
     also = [name for name in (sort, plot_metric) if name]
-    found = compare_runs([f.path for f in folders], definitions=list(definition) or None, also=also)
+    found = compare_runs([f.path for f in folders], definitions=list(definition) or None, also=also, alone=True)
     ranked = overview(found.systems, sort)
     papers = beside(ranked.systems, known)
+    if len(found.systems) < 2 and not papers:
+        hint = "Name two runs, or one run with several methods or cells; no reported result is of this data either."
+        raise JobError("nothing to compare", hint=hint)
     record = {**found.to_dict(), "overview": ranked.records(), "sorted_by": ranked.metric}
     record["reported"] = [p.records() for p in papers]
     found = found.only(s.label for s in ranked.systems)

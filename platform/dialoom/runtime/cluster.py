@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -32,6 +34,8 @@ STARTS = 3
 """Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
 _RAY_DIED = ("LocalRayletDiedError", "RaySystemError")
 KNOCK_S = 10.0
+LOOK_S = 2.0
+"""How often a wait that takes its time is looked at."""
 OBJECT_STORE_BYTES = 256 << 20
 """Results never travel through Ray's object store, so a small one does."""
 
@@ -97,6 +101,18 @@ def has_ended(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
+
+
+async def unless_lost(raylet: psutil.Process | None, answer: Awaitable[Any]) -> Any:
+    """What Ray answers. Raises RayError where it does not, and also where its own process here has ended meanwhile."""
+    from ray.exceptions import LocalRayletDiedError
+
+    asked = asyncio.ensure_future(answer)
+    while not (await asyncio.wait([asked], timeout=LOOK_S))[0]:
+        if raylet is not None and has_ended(raylet):
+            asked.cancel()
+            raise LocalRayletDiedError
+    return await asked
 
 
 def _knock(address: str) -> None:

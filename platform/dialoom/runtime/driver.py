@@ -8,13 +8,22 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dialoom.errors import DialoomError, EngineDown, EngineError, StorageError
 from dialoom.outcome import Outcome
-from dialoom.runtime.cluster import as_own, cause_of, first_line, has_ended, lacking, own_raylet
+from dialoom.runtime.cluster import (
+    LOOK_S,
+    as_own,
+    cause_of,
+    first_line,
+    has_ended,
+    lacking,
+    own_raylet,
+    unless_lost,
+)
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder, open_folder
@@ -35,8 +44,6 @@ WORKER_LOSSES = 20
 STORAGE_PATIENCE_S = 60.0
 """So long the results may fail to be written before the run stops."""
 CLOSE_S = 20.0
-LOOK_S = 2.0
-"""How often a start that takes its time is looked at."""
 ANSWER_S = 120.0
 """A worker answers twice a second; one that is silent for so long is taken for lost."""
 START_S = 600.0
@@ -282,19 +289,8 @@ class Driver:
             )
         )
         slot.actor = actor
-        await self._unless_ray_is_lost(within(START_S, actor.start.remote()))
+        await unless_lost(self._raylet, within(START_S, actor.start.remote()))
         self.progress.workers += 1
-
-    async def _unless_ray_is_lost(self, answer: Coroutine[Any, Any, Any]) -> None:
-        """Wait for an actor to start. Raises RayError where it is lost, and also where nothing can start any more."""
-        from ray.exceptions import LocalRayletDiedError
-
-        starting = asyncio.ensure_future(answer)
-        while not (await asyncio.wait([starting], timeout=LOOK_S))[0]:
-            if self._ray_lost:
-                starting.cancel()
-                raise LocalRayletDiedError
-        await starting
 
     async def _serve(self, slot: _Slot) -> None:
         """Keep one worker busy until nothing is left; an error of the driver's own ends the run in good order."""

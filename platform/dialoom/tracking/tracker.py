@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dialoom.errors import DialoomError, TrackingError
+from dialoom.runtime.finish import PLOTS
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.progress import Progress
 from dialoom.text import printable
@@ -198,7 +199,7 @@ class Tracker:
 
     def _log_artifacts(self, record: Mapping[str, Any]) -> None:
         prompts = [f"prompts/{name}" for name in (record.get("identity") or {}).get("prompts") or {}]
-        for name in ("job.yaml", "run.json", "scores.json", *prompts):
+        for name in ("job.yaml", "run.json", "scores.json", *PLOTS, *prompts):
             if self._folder.read(name) is not None:
                 self._client.log_artifact(self._run_id, str(self._folder.fetch(name)), name.rpartition("/")[0] or None)
 

@@ -96,6 +96,21 @@ def test_reported_results_of_ones_own_in_every_form(dialoom: Command, sweep: Pat
     assert "Reported" not in without.out
 
 
+def test_one_system_stands_beside_reported_results_and_nothing_else(dialoom: Command, tmp_path: Path) -> None:
+    run = write_sweep(tmp_path / "one", {"": {}}, right={"": 2})
+    alone = dialoom("compare", run, "-d", "joint_goal")
+    assert alone.status == 2
+    assert "nothing to compare" in alone.err
+    (run / "job.yaml").write_text("data: {reader: chat}\n")
+    own = tmp_path / "own.yaml"
+    result = {"data": "logs", "method": "Theirs", "model": "big", "figure": JGA, "value": 0.9, "source": "report 7"}
+    sets = {"logs": {"title": "Our logs", "dialogues": 12, "reader": "chat"}}
+    own.write_text(yaml.safe_dump({"as_of": "2026-12-01", "data_sets": sets, "results": [result]}))
+    beside = dialoom("compare", run, "-d", "joint_goal", "--reported", own)
+    assert beside.status == 0, beside.err
+    assert "reported: report 7" in beside.out
+
+
 def test_a_narrow_terminal_gets_fewer_columns_and_a_note() -> None:
     systems = [
         system(f"cell-{i}", {JGA: 0.1 * i, "tokens": 5.0, "latency_s": 1.0}, settings={"method.settings.long_name": i})

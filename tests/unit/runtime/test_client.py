@@ -84,6 +84,45 @@ def test_the_scripted_engine_answers_through_it(make: Make) -> None:
     assert (first.replayed, second.replayed) == (False, True)
 
 
+def test_a_place_left_is_taken_before_the_answer_is_worked_on(make: Make) -> None:
+    """Four units, two places, answers that come together: what waits is sent before any answer is worked on."""
+    engine = _Together(2)
+    client = make(engine, room=2)
+    events = engine.events
+
+    async def unit(number: int) -> None:
+        await ask(client, request(f"u{number}"))
+        events.append("worked")
+
+    async def run() -> None:
+        await asyncio.gather(*(unit(i) for i in range(4)))
+
+    asyncio.run(run())
+    assert events[:4] == ["sent", "sent", "sent", "sent"]
+    assert events[4:] == ["worked"] * 4
+
+
+class _Together(Told):
+    """Answers as soon as so many calls are there, all at once; notes when each was sent."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__("ok")
+        self.events: list[str] = []
+        self._size = size
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def generate(self, request: Request) -> Response:
+        self.events.append("sent")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        if len(self._waiting) == self._size:
+            for one in self._waiting:
+                one.set_result(None)
+            self._waiting.clear()
+        await future
+        return await super().generate(request)
+
+
 def test_retriable_failures_are_tried_again_and_counted(make: Make) -> None:
     engine = Told(EngineDown("reset"), EngineBusy("429"), "ok")
     client = make(engine)
