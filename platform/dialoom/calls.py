@@ -140,7 +140,8 @@ def prefix_bound(folder: RunFolder, block_size: int) -> list[PrefixBound]:
     """For every engine with a tokenizer: what an unbounded prefix cache of that block size would have served.
 
     Calls count in the order they were sent, each engine's replicas together. As in vLLM, only whole blocks are shared,
-    and the last token of a prompt is always computed. Raises JobError where no engine has a tokenizer.
+    answers that come back in a later prompt are shared too, and the last token of a prompt is always computed. Raises
+    JobError where no engine has a tokenizer.
     """
     import yaml
 
@@ -164,13 +165,15 @@ def _bound(folder: RunFolder, engine: str, tokens: Callable[[Sequence[Message]],
 
     sent = (ds.field("engine") == engine) & (ds.field("replayed") == False)  # noqa: E712 - an Arrow expression
     where = sent & (ds.field("finish_reason") != "vectors")
-    columns = ["dialogue_id", "turn", "message_ids", "prompt_tokens", "cached_tokens", "sent_at"]
+    columns = ["dialogue_id", "turn", "message_ids", "text", "prompt_tokens", "cached_tokens", "sent_at"]
     rows = read_table(folder.path, "calls", columns, where).sort_by("sent_at").to_pylist()
     texts = read_messages(folder.path, [i for r in rows for i in r["message_ids"] or []])
     seen: set[bytes] = set()
     bound = 0
     for row in rows:
-        bound += cacheable(tokens([Message(*texts[i]) for i in row["message_ids"]]), block, seen)
+        prompt = [Message(*texts[i]) for i in row["message_ids"]]
+        bound += cacheable(tokens(prompt), block, seen)
+        cacheable(tokens([*prompt, Message("assistant", row["text"] or "")]), block, seen)
     return PrefixBound(
         engine=engine,
         calls=len(rows),

@@ -34,6 +34,7 @@ class EngineShare:
     bare_s: float
     busy_s: float
     busy_output_tokens: float
+    bare_cached_share: float
 
     @property
     def job_rate(self) -> float:
@@ -67,7 +68,7 @@ def engine_share(folder: RunFolder) -> EngineShare:
         raise JobError("no call of this run was sent to an engine", where=str(folder), hint="Bench a fresh run.")
     started = min(r["sent_at"].timestamp() for r in rows)
     ended = max(r["sent_at"].timestamp() + r["latency_s"] for r in rows)
-    bare_tokens, bare_s = _bare(_plugin_settings(folder), _requests(folder, rows))
+    bare_tokens, bare_s, bare_cached = _bare(_plugin_settings(folder), _requests(folder, rows))
     prompt_tokens = sum(r["prompt_tokens"] for r in rows)
     return EngineShare(
         calls=len(rows),
@@ -79,6 +80,7 @@ def engine_share(folder: RunFolder) -> EngineShare:
         bare_s=bare_s,
         busy_s=(busy_until := _last_begun(folder)) - started,
         busy_output_tokens=_answered_until(rows, busy_until),
+        bare_cached_share=bare_cached,
     )
 
 
@@ -125,18 +127,25 @@ def _requests(folder: RunFolder, rows: Sequence[dict[str, Any]]) -> list[Request
     return requests
 
 
-def _bare(settings: dict[str, Any], requests: Sequence[Request]) -> tuple[int, float]:
-    """Output tokens and seconds of vLLM's own batch interface, all prompts at once, after a warm-up."""
+def _bare(settings: dict[str, Any], requests: Sequence[Request]) -> tuple[int, float, float]:
+    """Output tokens, seconds and share of cached prompt tokens of vLLM's own batch interface, all prompts at once.
+
+    After a warm-up, with an empty prefix cache.
+    """
     from dialoom.engines._vllm_bare import bare
     from dialoom.engines.vllm import VLLMConfig
 
     llm, prompts, parameters = bare(VLLMConfig.model_validate(settings), requests)
-    llm.generate(prompts[:1], parameters[:1], use_tqdm=False)
-    llm.reset_prefix_cache()
-    started = time.perf_counter()
-    outputs = llm.generate(prompts, parameters, use_tqdm=False)
-    seconds = time.perf_counter() - started
-    return sum(len(o.outputs[0].token_ids) for o in outputs), seconds
+    try:
+        llm.generate(prompts[:1], parameters[:1], use_tqdm=False)
+        llm.reset_prefix_cache()
+        started = time.perf_counter()
+        outputs = llm.generate(prompts, parameters, use_tqdm=False)
+        seconds = time.perf_counter() - started
+    finally:
+        llm.llm_engine.engine_core.shutdown()  # else this process waits for the engine's when it ends
+    cached = sum(o.num_cached_tokens or 0 for o in outputs) / sum(len(o.prompt_token_ids) for o in outputs)
+    return sum(len(o.outputs[0].token_ids) for o in outputs), seconds, cached
 
 
 def default_job(folder: Path, n_dialogues: int) -> Path:

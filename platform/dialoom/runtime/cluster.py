@@ -26,10 +26,11 @@ RAY_SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_raylet_client_connect_timeout_milliseconds": "50",
     "RAY_raylet_client_num_connect_attempts": "400",
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
 }
 """Quiet, patient with a busy machine, and no lower priority for actors, who do the work. Ray's processes look for each
-other twenty times a second for 20 s, not every second for ten: a second less of every start. The environment goes
-first."""
+other twenty times a second for 20 s, not every second for ten: a second less of every start. Its agent looks at every
+process of the machine once a minute, not every five seconds. The environment goes first."""
 STARTS = 3
 """Tries to start a local Ray: it gives its processes half a minute, too little on a busy machine."""
 _RAY_DIED = ("LocalRayletDiedError", "RaySystemError")
