@@ -83,7 +83,7 @@ def mean_in_flight(started: Floats, ended: Floats) -> Floats:
     area = np.concatenate([[0.0], np.cumsum(under_way[:-1] * np.diff(times))])
     span = np.maximum(ended - started, 1e-9)
     found = (np.interp(ended, times, area) - np.interp(started, times, area)) / span
-    return np.maximum(found, 1.0)
+    return np.asarray(np.maximum(found, 1.0), dtype=np.float64)
 
 
 def chains_of(calls: Sequence[Mapping[str, Any]]) -> dict[UnitKey, list[Work]]:

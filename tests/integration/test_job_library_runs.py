@@ -1,4 +1,4 @@
-"""Every job file of ``jobs/`` runs to its end on a few dialogues of its data, the scripted engine in place of models."""
+"""Every job file of ``jobs/`` runs to its end on a few dialogues of its data, a scripted engine in place of a model."""
 
 from __future__ import annotations
 

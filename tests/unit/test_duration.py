@@ -35,7 +35,7 @@ def test_mean_in_flight_counts_what_overlaps(calls: list[tuple[float, float]]) -
 def test_answers_of_one_length_of_time_have_a_base_and_nothing_else() -> None:
     rng = np.random.default_rng(0)
     n = 40
-    pace = fit(rng.integers(1, 90, n) * 1.0, rng.integers(0, 900, n) * 1.0, np.arange(n) * 0.03, np.full(n, 0.1))
+    pace = fit(rng.uniform(1, 90, n), rng.uniform(0, 900, n), np.linspace(0.0, 1.2, n), np.full(n, 0.1))
     assert pace.base == pytest.approx(0.1)
     assert pace.step == pace.load == pace.prefill == pytest.approx(0.0, abs=1e-9)
 
@@ -54,7 +54,7 @@ def test_the_pace_that_made_the_calls_is_found(replicas: int) -> None:
             tokens.append(output)
             uncached.append(fresh)
             seconds.append(true.base + output * (true.step + true.load * wave) + fresh * true.prefill)
-    found = fit(*(np.array(x) for x in (tokens, uncached, started, seconds)), replicas)
+    found = fit(np.array(tokens), np.array(uncached), np.array(started), np.array(seconds), replicas)
     for name in ("base", "step", "load", "prefill"):
         assert getattr(found, name) == pytest.approx(getattr(true, name), rel=1e-6), name
 
@@ -71,7 +71,7 @@ def test_no_figure_of_a_pace_is_negative(calls: list[tuple[float, float]], seed:
 
 def test_a_pace_needs_calls() -> None:
     with pytest.raises(ValueError, match="needs calls"):
-        fit(*(np.zeros(0) for _ in range(4)))
+        fit(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @given(CHAINS, st.integers(1, 8), st.integers(1, 12))

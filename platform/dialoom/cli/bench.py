@@ -150,7 +150,8 @@ def policies(
     from dialoom.cli.terminal import out, table
 
     setup = bench.Setup(replicas, in_flight, cache_tokens)
-    found = bench.policies(existing_run(run, "calls", "messages", "dialogues"), setup, window=window or bench.WINDOW)
+    ordered = {} if window is None else {"window": window}
+    found = bench.policies(existing_run(run, "calls", "messages", "dialogues"), setup, **ordered)
     figures = ("time", "cached", "slots busy")
     title = f"policies, {replicas} x {in_flight} calls, caches of {cache_tokens:,} tokens"
     rows = table(title, "policy", *figures, right=figures)

@@ -113,14 +113,18 @@ class _Together(Told):
 
     async def generate(self, request: Request) -> Response:
         self.events.append("sent")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append(future)
         if len(self._waiting) == self._size:
-            for one in self._waiting:
-                one.set_result(None)
-            self._waiting.clear()
+            loop.call_soon(self._answer)
         await future
         return await super().generate(request)
+
+    def _answer(self) -> None:
+        for one in self._waiting:
+            one.set_result(None)
+        self._waiting.clear()
 
 
 def test_retriable_failures_are_tried_again_and_counted(make: Make) -> None:
