@@ -251,8 +251,7 @@ def test_an_engine_that_does_not_start_is_told_in_run_json(tmp_path: Path) -> No
 
 
 def test_workers_start_while_engines_load(tmp_path: Path) -> None:
-    logs = tmp_path / "runs" / "small" / "logs"
-    engine = {"use": "support.late_engine:PLUGIN", "rule": "support.rules:nasty", "logs": str(logs)}
+    engine = {"use": "support.late_engine:PLUGIN", "rule": "support.rules:nasty"}
     result = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}))
     assert (result.status, result.error) == (0, None)
     assert len(outcomes(result)) == len(DIALOGUES)

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
-from dialoom.engine import EngineConfig
-from dialoom.engines.scripted import ScriptedConfig, ScriptedEngine, ScriptedPlugin
+import psutil
+
+from dialoom.engines.scripted import ScriptedEngine, ScriptedPlugin
 from dialoom.errors import EngineRefused
 
 LOOKS = 600
 
 
-class LateConfig(ScriptedConfig, frozen=True):
-    """``logs`` is the folder in which workers write their logs."""
-
-    logs: Path
-
-
 class LateEngine(ScriptedEngine):
-    """Looks for a worker's log for half a minute."""
-
-    def __init__(self, config: LateConfig, replica: int = 0) -> None:
-        super().__init__(config, replica)
-        self._logs = config.logs
+    """Looks for half a minute for a worker among the actors beside its own."""
 
     async def start(self) -> None:
+        raylet = psutil.Process().parent()
+        assert raylet is not None
         for _ in range(LOOKS):
-            if any(self._logs.glob("w0-*.jsonl")):
+            if any(" ".join(p.cmdline()).startswith("ray::Worker") for p in raylet.children()):
                 return await super().start()
             await asyncio.sleep(0.05)
         raise EngineRefused("no worker started while the engine was loading")
@@ -38,7 +30,6 @@ class LatePlugin(ScriptedPlugin):
     """The plug-in."""
 
     name = "late"
-    config: type[EngineConfig] = LateConfig
 
     def hosted(self, config: Any) -> bool:
         return True

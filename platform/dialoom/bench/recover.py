@@ -21,6 +21,10 @@ TARGETS = ("driver", "worker", "engine", "node", "all")
 everything at once."""
 FAULTS = "rename:0.02,answer:0.0005"
 """Deaths placed between writing and renaming a file, and between an answer and its record."""
+IN_FLIGHT = 16
+WORK_S_A_KILL = 4.0
+"""So many seconds of work the job has for each kill: what was answered is not asked again, and it ends some time."""
+CALLS_A_DIALOGUE = 14.0
 
 
 @dataclass
@@ -48,7 +52,8 @@ def recover(
     with tempfile.TemporaryDirectory(prefix="dialoom-bench-") as name:
         folder = Path(name)
         schema, data = write_data(folder, dialogues, seed=seed)
-        job = job_file(folder, schema, data)
+        latency_s = WORK_S_A_KILL * kills * IN_FLIGHT / (CALLS_A_DIALOGUE * dialogues)
+        job = job_file(folder, schema, data, latency_s=max(0.05, latency_s))
         run_whole(job, folder / "calm", folder / "calm.count")
         count = folder / "killed.count"
         run_killed(job, folder / "killed", random.Random(seed), kills, targets, faults, count, result)
@@ -59,7 +64,7 @@ def recover(
 
 
 def job_file(folder: Path, schema: Path, data: Path, *, latency_s: float = 0.05) -> Path:
-    """A job of two workers and two engine actors whose calls are counted; 16 calls in flight."""
+    """A job of two workers and two engine actors whose calls are counted; ``IN_FLIGHT`` calls at once."""
     import yaml
 
     job = {
@@ -74,7 +79,7 @@ def job_file(folder: Path, schema: Path, data: Path, *, latency_s: float = 0.05)
                 "latency_s": latency_s,
                 "in_actor": True,
                 "replicas": 2,
-                "concurrency": 8,
+                "concurrency": IN_FLIGHT // 2,
             }
         },
         "scores": ["effort"],
