@@ -8,7 +8,9 @@ calls, longest first, as many at once as the engines take. So the end, when few 
 
 from __future__ import annotations
 
+import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +21,8 @@ import numpy.typing as npt
 
 from dialoom.unit import UnitKey
 
-MOST_CALLS = 20_000
-"""Longer jobs are played so far, and go on at the rate of the middle."""
+MOST_CALLS = 4_000
+"""So many calls are played at most: some tenths of a second."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -63,7 +65,7 @@ def fit(output_tokens: Floats, uncached_tokens: Floats, started: Floats, seconds
     """
     if not len(seconds):
         raise ValueError("a pace needs calls")
-    beside = mean_in_flight(started, started + seconds) / replicas
+    beside = np.maximum(1.0, mean_in_flight(started, started + seconds) / replicas)
     columns = np.stack([np.ones_like(seconds), output_tokens, output_tokens * beside, uncached_tokens], axis=1)
     best, least = np.array([seconds.mean(), 0.0, 0.0, 0.0]), float(((seconds - seconds.mean()) ** 2).sum())
     for size in range(1, 5):
@@ -87,7 +89,10 @@ def mean_in_flight(started: Floats, ended: Floats) -> Floats:
 
 
 def chains_of(calls: Sequence[Mapping[str, Any]]) -> dict[UnitKey, list[Work]]:
-    """The calls of each unit, from rows of the calls table; those that were replayed or failed are left out."""
+    """The calls of each unit that an engine answered, from rows with ``paid``; the others are left out.
+
+    A pause in which a call was replayed counts as none: what it waited for was another unit's call.
+    """
     units: dict[UnitKey, list[Mapping[str, Any]]] = {}
     for row in sorted(calls, key=lambda r: (r["turn"], r["call"])):
         units.setdefault(UnitKey(*(row[f] for f in UnitKey._fields)), []).append(row)
@@ -98,7 +103,8 @@ def _works(rows: Sequence[Mapping[str, Any]]) -> list[Work]:
     found: list[Work] = []
     before: float | None = None
     for row in rows:
-        if row["replayed"] or row["sent_at"] is None or row["error"]:
+        if not row["paid"]:
+            before = None
             continue
         sent = row["sent_at"].timestamp()
         gap = 0.0 if before is None else max(0.0, sent - before)
@@ -134,17 +140,25 @@ class _Playing:
         self._places = [r.replicas * r.in_flight for r in rooms.values()]
         self._under_way = np.zeros(len(rooms))
         self._queues: list[deque[tuple[Chain, int]]] = [deque() for _ in rooms]
+        self._pauses: list[tuple[float, int, Chain, int]] = []
+        self._order = itertools.count()
         self._calls: list[tuple[Chain, int]] = []
         self._left, self._fixed, self._per_call = (np.zeros(0) for _ in range(3))
         self._engine = np.zeros(0, dtype=np.int64)
 
     @property
     def busy(self) -> bool:
-        """Whether any call is under way."""
-        return bool(self._calls)
+        """Whether any call is under way or will be sent."""
+        return bool(self._calls or self._pauses)
 
     def begin(self, chain: Chain, at: int) -> None:
-        """Send a call, or let it wait until its engine has room."""
+        """Send a call after its pause, or let it wait until its engine has room."""
+        if chain[at].gap_s > 0:
+            heapq.heappush(self._pauses, (self.now + chain[at].gap_s, next(self._order), chain, at))
+        else:
+            self._send(chain, at)
+
+    def _send(self, chain: Chain, at: int) -> None:
         engine = self._names[chain[at].engine]
         if self._under_way[engine] >= self._places[engine]:
             self._queues[engine].append((chain, at))
@@ -152,17 +166,25 @@ class _Playing:
         work, pace = chain[at], self._paces[chain[at].engine]
         self._under_way[engine] += 1
         self._calls.append((chain, at))
-        fixed = work.gap_s + pace.base + work.output_tokens * pace.step + work.uncached_tokens * pace.prefill
+        fixed = pace.base + work.output_tokens * pace.step + work.uncached_tokens * pace.prefill
         self._left = np.append(self._left, 1.0)
         self._fixed = np.append(self._fixed, max(fixed, 1e-9))
         self._per_call = np.append(self._per_call, work.output_tokens * pace.load)
         self._engine = np.append(self._engine, engine)
 
     def advance(self) -> list[tuple[Chain, int]]:
-        """Go on to the next end of a call; returns the calls that ended."""
+        """Go on to the next end of a call or of a pause; returns the calls that ended."""
+        until = self._pauses[0][0] if self._pauses else math.inf
+        if not self._calls:
+            self.now = until
+            return self._resume()
         beside = np.maximum(1.0, (self._under_way / self._replicas)[self._engine])
         whole = self._fixed + self._per_call * beside
         step = float((self._left * whole).min())
+        if self.now + step > until:
+            self._left = self._left - (until - self.now) / whole
+            self.now = until
+            return self._resume()
         self.now += step
         self._left = self._left - step / whole
         over = self._left <= 1e-9
@@ -175,5 +197,11 @@ class _Playing:
         self._per_call, self._engine = self._per_call[stay], self._engine[stay]
         for queue, places, engine in zip(self._queues, self._places, range(len(self._places)), strict=True):
             while queue and self._under_way[engine] < places:
-                self.begin(*queue.popleft())
+                self._send(*queue.popleft())
         return ended
+
+    def _resume(self) -> list[tuple[Chain, int]]:
+        while self._pauses and self._pauses[0][0] <= self.now:
+            _, _, chain, at = heapq.heappop(self._pauses)
+            self._send(chain, at)
+        return []

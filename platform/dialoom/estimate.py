@@ -8,13 +8,14 @@ sample's calls; its range is wider, for what else a machine does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from dialoom.dialogue import Dialogue, Speaker
 from dialoom.duration import MOST_CALLS, Chain, Pace, Room, chains_of, fit, play
@@ -32,16 +33,19 @@ LEVEL = 0.9
 PLAYS = 12
 """Draws of the sample with which the job is played for the range of its time."""
 MACHINE = 0.15
+"""The range of time is wider by this share on either side, for what else the machine does."""
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
 
 
-_CALLS = [*UnitKey._fields, "turn", "call", "engine", "replayed", "error", "sent_at", "latency_s", "queue_s"]
-_CALLS += ["prompt_tokens", "cached_tokens", "output_tokens"]
+_CALLS = (
+    *UnitKey._fields, "turn", "call", "role", "replica", "replayed", "error", "sent_at", "latency_s", "queue_s",
+    "prompt_tokens", "cached_tokens", "output_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Range:
-    """A figure with the ends of its 90 % range."""
+    """A figure with the ends of its range: 90 % over samples; that of time is wider (``MACHINE``)."""
 
     value: float
     low: float
@@ -155,45 +159,67 @@ def _cost(plan: Plan, sums: dict[str, Range]) -> Range | None:
 def _seconds(plan: Plan, sample: RunFolder, size: Size, seed: int) -> Range:
     """The job played with the sample's dialogues again and again, stage by stage (:mod:`dialoom.duration`).
 
-    The range covers which dialogues the sample has, and ``MACHINE`` on either side for what else the machine does.
+    The range covers which dialogues the sample has, and ``MACHINE`` on either side. NaN where an engine of the plan
+    answered nothing in the sample: all was in its call log, or a method asked no engine.
     """
-    rows = read_table(sample.path, "calls", _CALLS).to_pylist()
-    paces = {name: pace for name in plan.engines if (pace := _pace(plan, rows, name)) is not None}
-    if not paces:  # every call was answered by the log
-        return Range(0.0, 0.0, 0.0)
-    turns = _turns(sample)
+    calls = _sample_calls(plan, sample)
+    names = calls["engine"].unique().to_list()
+    paces = {name: _pace(calls.filter(pl.col("engine") == name)) for name in names}
     draws = np.random.default_rng(seed)
     times = np.zeros(1 + PLAYS)
+    turns = _turns(sample)
     for stage in _stages(plan):
-        units = {(v.method, v.cell) for v in stage.variants}
-        own = [r for r in rows if (r["method"], r["cell"]) in units and r["engine"] in paces]
-        found = [(chain, turns[key]) for key, chain in chains_of(own).items()]
-        if found:
-            wanted = size.dialogues * plan.options.trials * len(stage.variants)
-            scale = size.user_turns * plan.options.trials * len(stage.variants)
-            picks = [np.arange(len(found)), *draws.integers(0, len(found), (PLAYS, len(found)))]
-            times += [_played(stage, [found[i] for i in pick], paces, wanted, scale) for pick in picks]
+        cells = {(v.method, v.cell) for v in stage.variants}
+        own = _chosen(calls.filter(pl.struct("method", "cell").is_in([{"method": m, "cell": c} for m, c in cells])))
+        found = [(chain, turns[key]) for key, chain in chains_of(own.to_dicts()).items()]
+        if not found:
+            return Range(float("nan"), float("nan"), float("nan"))
+        weight = plan.options.trials * len(stage.variants)
+        job = _Job(stage, paces, size.dialogues * weight, size.user_turns * weight)
+        picks = [np.arange(len(found)), *draws.integers(0, len(found), (PLAYS, len(found)))]
+        times += [job.seconds([found[i] for i in pick]) for pick in picks]
     low, high = np.quantile(times[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Range(float(times[0]), float(min(low, times[0])) * (1 - MACHINE), float(max(high, times[0])) * (1 + MACHINE))
 
 
-def _pace(plan: Plan, rows: Sequence[dict[str, Any]], engine: str) -> Pace | None:
-    """The pace of one engine, from the calls that it answered in the sample; None where it answered none."""
-    own = [r for r in rows if r["engine"] == engine and r["sent_at"] and not r["replayed"] and not r["error"]]
-    if not own:
-        return None
+def _sample_calls(plan: Plan, sample: RunFolder) -> pl.DataFrame:
+    """The sample's calls that an engine answered. ``engine`` is that of the plan: the sample's may have other names."""
+    roles = [
+        {"method": v.method, "cell": v.cell, "role": role, "engine": engine}
+        for v in plan.variants
+        for role, engine in v.roles.items()
+    ]
+    calls = pl.from_arrow(read_table(sample.path, "calls", _CALLS))
+    assert isinstance(calls, pl.DataFrame)
+    answered = ~pl.col("replayed") & pl.col("error").is_null() & pl.col("sent_at").is_not_null()
+    known = calls.with_columns(paid=answered).join(pl.DataFrame(roles), on=["method", "cell", "role"])
+    return known.filter(pl.col("paid") | pl.col("replayed")).sort(*UnitKey._fields, "turn", "call")
 
-    def column(value: Callable[[dict[str, Any]], float]) -> npt.NDArray[np.float64]:
-        return np.array([value(r) for r in own], dtype=np.float64)
 
-    queued = column(lambda r: r["queue_s"] or 0.0)
-    return fit(
-        column(lambda r: r["output_tokens"] or 0),
-        column(lambda r: max(0, (r["prompt_tokens"] or 0) - (r["cached_tokens"] or 0))),
-        column(lambda r: r["sent_at"].timestamp()) + queued,
-        np.maximum(column(lambda r: r["latency_s"] or 0.0) - queued, 1e-6),
-        plan.engines[engine].replicas,
+def _chosen(calls: pl.DataFrame) -> pl.DataFrame:
+    """The calls of so many units, spread evenly, that they can be played."""
+    units = calls.select(UnitKey._fields).unique(maintain_order=True)
+    step = max(1, math.ceil(len(calls) / MOST_CALLS))
+    return calls.join(units.gather_every(step), on=UnitKey._fields, maintain_order="left")
+
+
+def _pace(calls: pl.DataFrame) -> Pace:
+    """The pace of one engine, from the calls that it answered in the sample."""
+    paid = calls.filter("paid").select(
+        output=pl.col("output_tokens").fill_null(0),
+        uncached=(pl.col("prompt_tokens") - pl.col("cached_tokens")).fill_null(0).clip(lower_bound=0),
+        queued=pl.col("queue_s").fill_null(0.0),
+        sent=pl.col("sent_at").dt.epoch("us") / 1e6,
+        taken=pl.col("latency_s").fill_null(0.0),
+        replica=pl.col("replica"),
     )
+    if not len(paid):
+        return Pace(0.0, 0.0, 0.0, 0.0)
+    output, uncached, queued, sent, taken = (
+        paid[name].to_numpy().astype(np.float64) for name in ("output", "uncached", "queued", "sent", "taken")
+    )
+    replicas = max(1, paid["replica"].n_unique())
+    return fit(output, uncached, sent + queued, np.maximum(taken - queued, 1e-6), replicas)
 
 
 def _turns(sample: RunFolder) -> dict[UnitKey, int]:
@@ -207,25 +233,34 @@ def _stages(plan: Plan) -> list[Plan]:
     return [plan] if on_gpus else stages(plan, 0.0)
 
 
-def _played(
-    plan: Plan, sample: Sequence[tuple[Chain, int]], paces: Mapping[str, Pace], units: int, turns: int
-) -> float:
-    """Seconds for ``units`` units with ``turns`` user turns in all, the sample's over and over, longest first."""
-    mean_calls = sum(len(chain) for chain, _ in sample) / len(sample)
-    played = min(units, max(len(sample), int(MOST_CALLS / max(mean_calls, 1e-9))))
-    rooms = {n: Room(e.replicas, e.in_flight) for n, e in plan.engines.items()}
-    at_once = plan.units_per_worker * plan.workers
+@dataclass(frozen=True)
+class _Job:
+    """A stage of the plan: so many units with so many user turns in all."""
 
-    def seconds(count: int) -> float:
-        chosen = sorted((sample[i % len(sample)] for i in range(count)), key=lambda s: -s[1])
-        return play([chain for chain, _ in chosen], paces, rooms, at_once)
+    plan: Plan
+    paces: Mapping[str, Pace]
+    units: int
+    turns: int
 
-    found = seconds(played)
-    if played < units:  # on at the rate of the second half
-        half = played // 2
-        found += (found - seconds(half)) * (units - played) / (played - half)
-    drawn = units * sum(n for _, n in sample) / len(sample)
-    return found * turns / max(1.0, drawn)
+    def seconds(self, sample: Sequence[tuple[Chain, int]]) -> float:
+        """Time for the whole stage, from units with their user turns."""
+        mean_calls = sum(len(chain) for chain, _ in sample) / len(sample)
+        played = max(1, min(self.units, int(MOST_CALLS / max(mean_calls, 1.0))))
+        found, turns = self._played(sample, played)
+        if played < self.units:  # on at the rate of the second half
+            half = max(1, played // 2)
+            slower, fewer = self._played(sample, half)
+            rest = self.turns - turns
+            return found + max(0.0, found - slower) * max(0.0, rest) / max(1.0, turns - fewer)
+        return found * self.turns / max(1.0, turns)
+
+    def _played(self, sample: Sequence[tuple[Chain, int]], count: int) -> tuple[float, float]:
+        """Seconds and user turns of ``count`` units: the sample's over and over, or an even part of it."""
+        step = max(1.0, len(sample) / count)
+        chosen = sorted((sample[int(i * step) % len(sample)] for i in range(count)), key=lambda s: -s[1])
+        rooms = {n: Room(e.replicas, e.in_flight) for n, e in self.plan.engines.items()}
+        at_once = self.plan.units_per_worker * self.plan.workers
+        return play([chain for chain, _ in chosen], self.paces, rooms, at_once), float(sum(n for _, n in chosen))
 
 
 def sample_job(plan: Plan, dialogues: int, folder: Path, size: Size) -> Plan:

@@ -18,6 +18,7 @@ import yaml
 import dialoom
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DataError, DialoomError, EngineError, RunRefused, StorageError
+from dialoom.front import draw_front
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
 from dialoom.runtime.cluster import as_own, cause_of, cluster, own_raylet, unless_lost
 from dialoom.runtime.driver import Driver
@@ -83,9 +84,11 @@ def run(
     folder: RunFolder | None = None,
     observe: Callable[[Progress], None] = lambda _: None,
     tracker: Tracker | None = None,
+    draw: bool = True,
 ) -> RunResult:
     """Run ``plan`` to its end, or resume it. Results lie in the folder whatever happens.
 
+    With ``draw`` the Pareto front of several methods or cells is drawn into it too, where that can be done.
     Raises JobError, DataError, RunRefused, StorageError or EngineError where the run cannot start.
     """
     started = time.monotonic()
@@ -98,9 +101,14 @@ def run(
         index = Index()
         try:
             damaged = index.load(folder)
-            return _run(plan, folder, items, index, damaged, observe, tracker, started)
+            result = _run(plan, folder, items, index, damaged, observe, tracker, started)
         finally:
             index.close()
+        if draw and result.ending is Ending.DONE and result.scores is not None:
+            units, systems = sum(result.outcomes.values()), len(plan.variants)
+            note = draw_front(folder, plan.options.scores, systems=systems, units=units)
+            result.notes += [note] if note else []
+        return result
 
 
 def check_same(folder: RunFolder, plan: Plan) -> None:

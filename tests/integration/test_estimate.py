@@ -59,6 +59,30 @@ def test_a_sweep_is_played_stage_by_stage_and_replayed_calls_take_no_time(tmp_pa
     assert found.seconds.value < 2 * once.seconds.value
 
 
+def test_an_earlier_run_may_be_larger_and_name_its_engines_otherwise(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, DIALOGUES, engines={"main": SLOW})
+    whole = run(plan)
+    again = estimate(plan, whole.folder)
+    data = {"reader": "chat", "paths": "data.jsonl", "limit": 6}
+    unused = SCRIPTED | {"model": "unused"}
+    few = small_plan(tmp_path, None, engines={"other": SLOW, "spare": unused}, roles={"main": "other"}, data=data)
+    found = estimate(few, whole.folder)
+    assert (found.units, found.sampled) == (6, 60)
+    assert found.calls.value == pytest.approx(again.calls.value * 12 / 120)
+    assert 0 < found.seconds.value < again.seconds.value / 2
+    # Six dialogues of two turns in a row, four calls at once: longer than all at the rate of a full engine.
+    assert found.seconds.value > again.seconds.value / 20
+
+
+def test_a_run_answered_by_its_log_says_nothing_of_time(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path / "a", DIALOGUES[:6], engines={"main": SLOW})
+    first = run(plan)
+    second = run(small_plan(tmp_path / "b", DIALOGUES[:6], engines={"main": SLOW}, run={"reuse": [str(first.folder)]}))
+    found = estimate(plan, second.folder)
+    assert found.calls.value == paid(first, "calls")
+    assert found.seconds.value != found.seconds.value
+
+
 def test_a_sample_of_another_method_is_an_error(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, DIALOGUES[:4], engines={"main": SLOW})
     other = small_plan(tmp_path / "other", DIALOGUES[:4], methods=[TINY | {"name": "other"}], engines={"main": SLOW})

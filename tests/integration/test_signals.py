@@ -147,6 +147,29 @@ def test_interrupted_while_ray_starts(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
+def test_interrupted_while_an_engine_loads(tmp_path: Path) -> None:
+    """The engine waits for a node that never comes; the worker is there by then. Every unit has a row all the same."""
+    engine = {"use": "support.pinned_engine:HUGE", "rule": "support.rules:echo"}
+    job = write_job(tmp_path, DIALOGUES[:5], engines={"main": engine})
+    with dialoom("run", str(job), folder=tmp_path) as process:
+        wait_for(lambda: any("ray::Worker" in " ".join(words(p)) for p in family(process.pid)), process)
+        started = family(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+        assert process.returncode == 130
+        assert_gone(started)
+    assert "Traceback" not in (tmp_path / "stderr").read_text()
+    rows = read_table(tmp_path / "runs" / "small", "dialogues").to_pylist()
+    assert {r["dialogue_id"]: r["outcome"] for r in rows} == {f"d{i}": "interrupted" for i in range(5)}
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; nothing where it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
 def test_asked_twice_it_leaves_at_once(tmp_path: Path) -> None:
     engine = SCRIPTED | {"latency_s": 60.0, "concurrency": 8}
     write_job(tmp_path, [chat("d0", "hello")], engines={"main": engine}, run={"root": "runs"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import psutil
@@ -11,6 +12,7 @@ from dialoom.engines.scripted import ScriptedEngine, ScriptedPlugin
 from dialoom.errors import EngineRefused
 
 LOOKS = 600
+STAYS = 20
 
 
 class LateEngine(ScriptedEngine):
@@ -19,11 +21,20 @@ class LateEngine(ScriptedEngine):
     async def start(self) -> None:
         raylet = psutil.Process().parent()
         assert raylet is not None
+        seen: Counter[psutil.Process] = Counter()
         for _ in range(LOOKS):
-            if any(" ".join(p.cmdline()).startswith("ray::Worker") for p in raylet.children()):
+            seen.update(filter(_is_worker, raylet.children()))
+            if any(looks >= STAYS for looks in seen.values()):  # one of an earlier run is gone by then
                 return await super().start()
             await asyncio.sleep(0.05)
         raise EngineRefused("no worker started while the engine was loading")
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return " ".join(process.cmdline()).startswith("ray::Worker")
+    except psutil.Error:
+        return False
 
 
 class LatePlugin(ScriptedPlugin):

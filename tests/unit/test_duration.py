@@ -113,9 +113,17 @@ def test_chains_hold_what_reached_an_engine_and_the_pauses_between() -> None:
         sent = datetime.fromtimestamp(1000 + at, UTC)
         return {
             "dialogue_id": "d", "method": "m", "cell": "", "trial": 0, "turn": 0, "call": call, "engine": "e",
-            "replayed": False, "error": None, "sent_at": sent, "latency_s": 1.0, "output_tokens": 7,
+            "paid": True, "sent_at": sent, "latency_s": 1.0, "output_tokens": 7,
             "prompt_tokens": 50, "cached_tokens": 20, **more,
         }  # fmt: skip
 
-    rows = [row(3, 9.0), row(0, 0.0), row(1, 1.5, replayed=True), row(2, 2.5, error="engine_down: x")]
-    assert chains_of(rows) == {UnitKey("d", "m"): [Work("e", 7.0, 30.0, 0.0), Work("e", 7.0, 30.0, 8.0)]}
+    rows = [row(3, 9.0), row(0, 0.0), row(1, 1.5), row(2, 2.5, paid=False)]
+    first, second, after_replay = Work("e", 7.0, 30.0), Work("e", 7.0, 30.0, 0.5), Work("e", 7.0, 30.0)
+    assert chains_of(rows) == {UnitKey("d", "m"): [first, second, after_replay]}
+
+
+def test_a_pause_holds_no_place() -> None:
+    two = [[Work("e", 0.0, 0.0), Work("e", 0.0, 0.0, gap_s=1.0)]] * 2
+    assert play(two, {"e": Pace(1.0, 0.0, 0.0, 0.0)}, {"e": Room(1, 1)}, 2) == pytest.approx(4.0)
+    alone = two[:1]
+    assert play(alone, {"e": Pace(1.0, 0.0, 0.0, 0.0)}, {"e": Room(1, 1)}, 2) == pytest.approx(3.0)

@@ -78,7 +78,7 @@ def engine_share(folder: RunFolder) -> EngineShare:
         job_s=ended - started,
         bare_output_tokens=bare_tokens,
         bare_s=bare_s,
-        busy_s=(busy_until := _last_begun(folder)) - started,
+        busy_s=max(0.0, (busy_until := _last_begun(folder)) - started),
         busy_output_tokens=_answered_until(rows, busy_until),
         bare_cached_share=bare_cached,
     )
@@ -87,14 +87,15 @@ def engine_share(folder: RunFolder) -> EngineShare:
 def _last_begun(folder: RunFolder) -> float:
     """When the last unit began (epoch seconds)."""
     begun = read_table(folder.path, "dialogues", columns=["started_at"])["started_at"].to_pylist()
-    return max(float(t.timestamp()) for t in begun if t is not None)
+    return max((float(t.timestamp()) for t in begun if t is not None), default=0.0)
 
 
 def _answered_until(rows: Sequence[dict[str, Any]], until: float) -> float:
     """Output tokens up to a time; a call under way then counts for the part of its time that was over."""
     total = 0.0
     for row in rows:
-        done = (until - row["sent_at"].timestamp()) / max(row["latency_s"], 1e-6)
+        queued = row["queue_s"] or 0.0
+        done = (until - row["sent_at"].timestamp() - queued) / max(row["latency_s"] - queued, 1e-6)
         total += row["output_tokens"] * min(1.0, max(0.0, done))
     return total
 

@@ -167,7 +167,7 @@ def estimate(
     else:
         with Scratch("dialoom-estimate-") as path, ProgressView() as view:
             part = sample_job(plan, sample, path, size)
-            result = runner.run(part, observe=view)
+            result = runner.run(part, observe=view, draw=False)
             if result.error is not None:
                 raise result.error
             found = estimated(plan, result.folder, size)

@@ -69,7 +69,7 @@ def _start() -> None:
             if address:
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", namespace="dialoom")
             else:
-                with _own_paths():
+                with own_paths():
                     ray.init(
                         address="local",  # without it Ray joins whatever cluster was last started on this machine
                         include_dashboard=False,
@@ -129,7 +129,7 @@ def _knock(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _own_paths() -> Iterator[None]:
+def own_paths() -> Iterator[None]:
     """Let the processes started now find modules wherever this one does: plug-ins need not be installed."""
     before = os.environ.get("PYTHONPATH")
     own = [str(Path(p).absolute()) for p in sys.path if not p.startswith((sys.prefix, sys.base_prefix))]

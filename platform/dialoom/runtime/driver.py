@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,6 +96,7 @@ class Driver:
         self._slots = [_Slot(i) for i in range(plan.workers)]
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
+        self._indexed = asyncio.Event()
         self._engines_up = asyncio.Event()
         self._losses = 0
         self._trouble_since: float | None = None
@@ -112,7 +113,6 @@ class Driver:
         try:
             self.progress.phase = "loading engines"
             self._make_hosts()
-            await self._index_calls()
             await self._serve_all()
             await self._close_rest()
             await self._close()
@@ -176,18 +176,23 @@ class Driver:
 
     async def _serve_all(self) -> None:
         """Engines and workers start beside each other; units are handed out once every engine has a replica."""
-        serving = [asyncio.create_task(self._serve(slot)) for slot in self._slots]
+        tasks = [asyncio.create_task(self._load()), *(asyncio.create_task(self._serve(slot)) for slot in self._slots)]
         try:
-            await asyncio.gather(*(self._first_ready(name, hosts) for name, hosts in self._hosts.items()))
-            if not self._stopping.is_set():
-                self.progress.phase = "running"
-            self.progress.started = time.monotonic()
-            self._limits.begin(self.progress.started)
-            self._engines_up.set()
-            await asyncio.gather(*serving)
+            await asyncio.gather(*tasks)
         finally:
-            for task in serving:
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _load(self) -> None:
+        """Wait for the index, which workers need to start, and for the engines, which they need to work."""
+        engines = [self._first_ready(name, hosts) for name, hosts in self._hosts.items()]
+        await asyncio.gather(self._index_calls(), *engines)
+        if not self._stopping.is_set():
+            self.progress.phase = "running"
+        self.progress.started = time.monotonic()
+        self._limits.begin(self.progress.started)
+        self._engines_up.set()
 
     def _make_hosts(self) -> None:
         """The engines' actors; they load at once."""
@@ -215,13 +220,25 @@ class Driver:
         from dialoom.runtime.recorded import index_calls, worth_indexing
 
         sources = [str(self._folder), *self._plan.recorded]
-        if not await asyncio.to_thread(worth_indexing, [self._folder, *map(open_folder, self._plan.recorded)]):
-            return
-        task = ray.remote(index_calls).options(num_cpus=0, max_retries=1)
+        if await asyncio.to_thread(worth_indexing, [self._folder, *map(open_folder, self._plan.recorded)]):
+            task = ray.remote(index_calls).options(num_cpus=0, max_retries=1)
+            work = unless_lost(self._raylet, task.remote(str(self._folder), sources, self._epoch))
+            try:
+                self._calls = await self._unless_stopped(work) or ""
+            except ray.exceptions.RayError as error:
+                raise as_own(error) from error
+        self._indexed.set()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What ``work`` comes to; None where the run stops before that."""
+        task = asyncio.create_task(work)
+        stop = asyncio.create_task(self._stopping.wait())
         try:
-            self._calls = await task.remote(str(self._folder), sources, self._epoch)
-        except ray.exceptions.RayError as error:
-            raise as_own(error) from error
+            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+            return await task if task.done() else None
+        finally:
+            stop.cancel()
+            task.cancel()
 
     async def _first_ready(self, name: str, hosts: list[Any]) -> None:
         """Wait for the first replica; the others join when they are there. Raises the error of the last that fails."""
@@ -269,7 +286,8 @@ class Driver:
                 hint="Run 'dialoom doctor'; memory is the usual reason where its process was ended.",
             ) from error
 
-    async def _start_worker(self, slot: _Slot) -> None:
+    async def _start_worker(self, slot: _Slot) -> bool:
+        """A new worker in the slot, ready to work; always true."""
         import ray
 
         slot.name = f"w{slot.number}-{uuid.uuid4().hex[:6]}"
@@ -291,6 +309,7 @@ class Driver:
         slot.actor = actor
         await unless_lost(self._raylet, within(START_S, actor.start.remote()))
         self.progress.workers += 1
+        return True
 
     async def _serve(self, slot: _Slot) -> None:
         """Keep one worker busy until nothing is left; an error of the driver's own ends the run in good order."""
@@ -305,7 +324,10 @@ class Driver:
 
         while not self._stopping.is_set():
             try:
-                await self._start_worker(slot)
+                await self._indexed.wait()
+                if not await self._unless_stopped(self._start_worker(slot)):
+                    self._forget(slot)
+                    return
                 await self._engines_up.wait()
                 await self._feed_worker(slot)
                 return
@@ -409,13 +431,18 @@ class Driver:
         if time.monotonic() - self._trouble_since > STORAGE_PATIENCE_S:
             self.stop(Ending.STORAGE, StorageError(f"results cannot be written: {trouble}", where=str(self._folder)))
 
-    def _lost(self, slot: _Slot, error: Exception) -> None:
-        """A worker is gone: what it committed counts, the rest is handed out again."""
+    @staticmethod
+    def _forget(slot: _Slot) -> None:
+        """End the slot's worker."""
         import ray
 
         with contextlib.suppress(Exception):  # a silent one may still live
             ray.kill(slot.actor, no_restart=True)
         slot.actor, slot.running = None, 0
+
+    def _lost(self, slot: _Slot, error: Exception) -> None:
+        """A worker is gone: what it committed counts, the rest is handed out again."""
+        self._forget(slot)
         held, slot.held, slot.trouble = slot.held or {}, {}, ""
         self.progress.workers = max(0, self.progress.workers - 1)
         prefix = f"parts/{self._epoch:05d}-{slot.name}-"

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from dialoom.errors import DialoomError
-from dialoom.runtime.folder import RunFolder, open_folder
+from dialoom.runtime.folder import open_folder
 from dialoom.traces.compact import compact
-
-log = logging.getLogger(__name__)
-
-PLOTS = ("pareto.html", "pareto.png")
-"""The Pareto front of a run of several methods or cells, in its folder."""
 
 
 def finish(path: str, definitions: Sequence[str], gone: Sequence[str] = ()) -> dict[str, Any]:
-    """Compact and score the run at ``path``; writes traces and ``scores.json``, and ``PLOTS`` where they can be drawn.
-
-    ``gone`` as in :func:`compact`.
+    """Compact and score the run at ``path``; writes traces and ``scores.json``. ``gone`` as in :func:`compact`.
 
     Returns ``{"compacted": ..., "scores": the report as a dict or None, "flat": metric name to value, "error": str}``.
     A score that cannot be computed leaves the traces as they are.
@@ -38,25 +30,4 @@ def finish(path: str, definitions: Sequence[str], gone: Sequence[str] = ()) -> d
     result["scores"] = report.to_dict()
     result["flat"] = report.flat()
     folder.put_json("scores.json", result["scores"])
-    if len(report.groups) > 1:
-        try:
-            _draw(folder, definitions)
-        except DialoomError as error:
-            log.warning("no Pareto plot: %s", error)
     return result
-
-
-def _draw(folder: RunFolder, definitions: Sequence[str]) -> None:
-    from dialoom.plot import lacking, pareto_chart, rendered
-
-    if lacking():
-        return
-    from dialoom.overview import overview
-    from dialoom.stats import Resampling
-    from dialoom.systems import scored_systems
-
-    scored = scored_systems(folder.path, list(definitions) or None, Resampling(), several=False)
-    ranked = overview([s.system for s in scored])
-    chart = pareto_chart(ranked.systems, ranked.lead)
-    for name in PLOTS:
-        folder.put(name, rendered(chart, name.rpartition(".")[2]))

@@ -28,9 +28,9 @@ from dialoom.unit import UnitKey
 from dialoom.yaml_file import YamlFile
 
 CALLS_PER_WORKER = 128
+"""Calls in flight that one worker process drives without becoming the limit (``dialoom bench overhead``)."""
 SURPLUS = 1.5
 """Units in work for each call that the engines take."""
-"""Calls in flight that one worker process drives without becoming the limit (``dialoom bench overhead``)."""
 
 
 @dataclass(frozen=True)

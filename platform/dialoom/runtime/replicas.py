@@ -37,6 +37,10 @@ class Replica(Protocol):
     failed: EngineError | None
     """Why it will never be up again."""
 
+    @property
+    def crowded(self) -> bool:
+        """Whether calls of this worker wait here, so that a place that falls free is to be taken at once."""
+
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         """One try. Of calls that are ``suspect`` of having ended a process, a replica runs one at a time."""
 
@@ -60,14 +64,6 @@ def engine_error(error: Exception, where: str) -> EngineError:
     return EngineError(f"{type(error).__name__}: {error}", where=where, hint="The engine itself failed.")
 
 
-async def _after_others() -> None:
-    """Let calls that were just let in be sent before this one's answer is worked on: a place left empty for as long as
-    that takes, times the answers that came together, is engine time lost. The first round lets them in, and the other
-    answers of this moment let in theirs; the second one sends those."""
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-
-
 class LocalReplica:
     """An engine in this process; a gate caps its calls in flight."""
 
@@ -79,6 +75,11 @@ class LocalReplica:
         self.load = 0
         self.gate = gate
         self._engine = engine
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the gate is full."""
+        return self.gate.crowded
 
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         self.load += 1
@@ -95,8 +96,6 @@ class LocalReplica:
                 self.gate.succeeded()
         finally:
             self.load -= 1
-        if self.gate.crowded:
-            await _after_others()
         if sent_at - queued < 0.001:
             return response
         return replace(response, usage=response.usage + Usage(queue_s=sent_at - queued))
@@ -120,6 +119,9 @@ class HostedReplica:
     It joins when the actor is ready and leaves when it is lost: a replica whose node comes later, or goes, costs
     nothing but its share of the work.
     """
+
+    crowded = False
+    """Its places are taken in its own process."""
 
     def __init__(self, name: str, actor: Any, worker: str) -> None:
         self.name = name

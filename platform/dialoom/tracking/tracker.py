@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dialoom.errors import DialoomError, TrackingError
-from dialoom.runtime.finish import PLOTS
+from dialoom.front import PLOTS
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.progress import Progress
 from dialoom.text import printable

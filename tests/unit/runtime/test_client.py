@@ -352,6 +352,7 @@ class Standby:
     """A replica whose state the test sets."""
 
     failed: EngineError | None = None
+    crowded = False
 
     def __init__(self, name: str, load: int = 0, up: bool = True) -> None:
         self.name, self.load, self.up = name, load, up

@@ -27,6 +27,7 @@ class Fragile:
 
     up = True
     failed: EngineError | None = None
+    crowded = False
 
     def __init__(self, name: str, *words: EngineError | None) -> None:
         self.name = name

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dialoom.errors import EngineDown, JobError
-from dialoom.runtime.cluster import _own_paths, cause_of, cluster, first_line
+from dialoom.runtime.cluster import cause_of, cluster, first_line, own_paths
 
 
 @pytest.mark.parametrize("prefix", ["", "ray://"])
@@ -35,7 +35,7 @@ def test_addresses_that_are_none(monkeypatch: pytest.MonkeyPatch, address: str) 
 def test_processes_find_the_modules_that_this_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/some/where", "", *sys.path])
     monkeypatch.setenv("PYTHONPATH", "/before")
-    with _own_paths():
+    with own_paths():
         found = os.environ["PYTHONPATH"].split(os.pathsep)
         assert found[0] == "/some/where"
         assert found[1] == str(Path.cwd())
