@@ -94,7 +94,8 @@ def show_plan(plan: Plan) -> None:
     rows = table(f"{plan.name}  {plan.digest[:12]}", "what", "value")
     for v in plan.variants:
         roles = ", ".join(f"{r}={e}" for r, e in v.roles.items())
-        rows.add_row("method", safe(f"{v.method} ({v.use}; {roles})"))
+        cell = f"{v.cell}: " if v.cell else ""
+        rows.add_row("cell" if cell else "method", safe(f"{cell}{v.method} ({v.use}; {roles})"))
     for name, e in plan.engines.items():
         where = "own actor" if e.hosted else "in the workers"
         rows.add_row(
