@@ -159,10 +159,12 @@ def _cost(plan: Plan, sums: dict[str, Range]) -> Range | None:
 def _seconds(plan: Plan, sample: RunFolder, size: Size, seed: int) -> Range:
     """The job played with the sample's dialogues again and again, stage by stage (:mod:`dialoom.duration`).
 
-    The range covers which dialogues the sample has, and ``MACHINE`` on either side. NaN where an engine of the plan
-    answered nothing in the sample: all was in its call log, or a method asked no engine.
+    The range covers which dialogues the sample has, and ``MACHINE`` on either side. NaN where no engine answered in
+    the sample, and where a stage of the plan has no calls there.
     """
     calls = _sample_calls(plan, sample)
+    if not calls["paid"].any() and not plan.recorded:  # answered by a log that this job does not have
+        return Range(float("nan"), float("nan"), float("nan"))
     names = calls["engine"].unique().to_list()
     paces = {name: _pace(calls.filter(pl.col("engine") == name)) for name in names}
     draws = np.random.default_rng(seed)

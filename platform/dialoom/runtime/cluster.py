@@ -109,11 +109,13 @@ async def unless_lost(raylet: psutil.Process | None, answer: Awaitable[Any]) -> 
     from ray.exceptions import LocalRayletDiedError
 
     asked = asyncio.ensure_future(answer)
-    while not (await asyncio.wait([asked], timeout=LOOK_S))[0]:
-        if raylet is not None and has_ended(raylet):
-            asked.cancel()
-            raise LocalRayletDiedError
-    return await asked
+    try:
+        while not (await asyncio.wait([asked], timeout=LOOK_S))[0]:
+            if raylet is not None and has_ended(raylet):
+                raise LocalRayletDiedError
+        return await asked
+    finally:
+        asked.cancel()
 
 
 def _knock(address: str) -> None:
