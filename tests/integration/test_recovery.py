@@ -201,7 +201,8 @@ def test_death_while_writing(small: Calm, tmp_path: Path, place: str) -> None:
     assert record["status"] == "complete"
     assert (folder.read_json("scores.json") or {})["groups"]
     if PLACES[place].startswith(("rename.parts", "append", "answer")):
-        lost = (folder.path / "log.jsonl").read_text().count("was lost")
+        log = folder.path / "log.jsonl"  # written first when a worker is lost, or where the driver was told of an error
+        lost = log.read_text().count("was lost") if log.exists() else 0
         assert lost or status != 0, "nothing died"
     else:
         assert status != 0, "nothing died"
