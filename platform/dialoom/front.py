@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from dialoom.plot import lacking
 from dialoom.runtime.cluster import own_paths
 from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.text import printable
@@ -31,7 +30,11 @@ def draw_front(folder: RunFolder, definitions: Sequence[str], *, systems: int, u
     """
     for name in PLOTS:
         folder.remove(name)
-    if not 2 <= systems <= MOST_SYSTEMS or units > MOST_UNITS or lacking():
+    if not 2 <= systems <= MOST_SYSTEMS or units > MOST_UNITS:
+        return ""
+    from dialoom import plot  # late: a run starts without it
+
+    if plot.lacking():
         return ""
     try:
         with own_paths():

@@ -135,16 +135,21 @@ def test_interrupted_twice_and_resumed(tmp_path: Path) -> None:
     assert "run the same command again to go on" in errors
 
 
+def interrupt(process: subprocess.Popen[str], when: Callable[[psutil.Process], bool], folder: Path) -> None:
+    """Interrupt the command once it has such a process; it ends in good order and leaves none."""
+    wait_for(lambda: any(when(p) for p in family(process.pid)), process)
+    started = family(process.pid)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert_gone(started)
+    assert "Traceback" not in (folder / "stderr").read_text()
+
+
 def test_interrupted_while_ray_starts(tmp_path: Path) -> None:
     write_job(tmp_path, DIALOGUES, run={"root": "runs"})
     with dialoom("run", "job.yaml", folder=tmp_path) as process:
-        wait_for(lambda: any("gcs_server" in p.name() for p in family(process.pid)), process)
-        started = family(process.pid)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-        assert process.returncode == 130
-        assert_gone(started)
-    assert "Traceback" not in (tmp_path / "stderr").read_text()
+        interrupt(process, lambda p: "gcs_server" in p.name(), tmp_path)
 
 
 def test_interrupted_while_an_engine_loads(tmp_path: Path) -> None:
@@ -152,13 +157,7 @@ def test_interrupted_while_an_engine_loads(tmp_path: Path) -> None:
     engine = {"use": "support.pinned_engine:HUGE", "rule": "support.rules:echo"}
     job = write_job(tmp_path, DIALOGUES[:5], engines={"main": engine})
     with dialoom("run", str(job), folder=tmp_path) as process:
-        wait_for(lambda: any("ray::Worker" in " ".join(words(p)) for p in family(process.pid)), process)
-        started = family(process.pid)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
-        assert process.returncode == 130
-        assert_gone(started)
-    assert "Traceback" not in (tmp_path / "stderr").read_text()
+        interrupt(process, lambda p: "ray::Worker" in " ".join(words(p)), tmp_path)
     rows = read_table(tmp_path / "runs" / "small", "dialogues").to_pylist()
     assert {r["outcome"] for r in rows} == {"interrupted"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dialoom import front
+from dialoom import plot
 from dialoom.front import MOST_SYSTEMS, MOST_UNITS, PLOTS, draw_front
 from dialoom.runtime.folder import RunFolder
 from support.systems import write_sweep
@@ -36,7 +36,7 @@ def test_what_is_not_drawn_leaves_no_older_plot(tmp_path: Path, systems: int, un
 
 
 def test_without_the_libraries_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "lacking", lambda: ["altair"])
+    monkeypatch.setattr(plot, "lacking", lambda: ["altair"])
     folder = with_old_plots(tmp_path)
     assert draw_front(folder, [], systems=2, units=2) == ""
     assert folder.read("pareto.png") is None

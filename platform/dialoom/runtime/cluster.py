@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,28 @@ async def unless_lost(raylet: psutil.Process | None, answer: Awaitable[Any]) -> 
         return await asked
     finally:
         asked.cancel()
+
+
+async def within(timeout_s: float, answer: Any) -> Any:
+    """What an actor answers. Raises RayError where it is lost, or silent for ``timeout_s`` seconds."""
+    from ray.exceptions import GetTimeoutError
+
+    try:
+        return await asyncio.wait_for(answer, timeout_s)
+    except TimeoutError:
+        raise GetTimeoutError(f"no answer for {timeout_s:.0f} s") from None
+
+
+async def until(event: asyncio.Event, work: Coroutine[Any, Any, Any]) -> Any:
+    """What ``work`` comes to; None where ``event`` is set before that."""
+    task = asyncio.create_task(work)
+    stop = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        return await task if task.done() else None
+    finally:
+        stop.cancel()
+        task.cancel()
 
 
 def _knock(address: str) -> None:

@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,8 @@ from dialoom.runtime.cluster import (
     lacking,
     own_raylet,
     unless_lost,
+    until,
+    within,
 )
 from dialoom.runtime.ending import Ending
 from dialoom.runtime.feed import Feed
@@ -48,16 +50,6 @@ ANSWER_S = 120.0
 """A worker answers twice a second; one that is silent for so long is taken for lost."""
 START_S = 600.0
 """So long a worker may take to start: it reads the call logs."""
-
-
-async def within(timeout_s: float, answer: Any) -> Any:
-    """What an actor answers. Raises RayError where it is lost, or silent for ``timeout_s`` seconds."""
-    from ray.exceptions import GetTimeoutError
-
-    try:
-        return await asyncio.wait_for(answer, timeout_s)
-    except TimeoutError:
-        raise GetTimeoutError(f"no answer for {timeout_s:.0f} s") from None
 
 
 @dataclass
@@ -224,21 +216,10 @@ class Driver:
             task = ray.remote(index_calls).options(num_cpus=0, max_retries=1)
             work = unless_lost(self._raylet, task.remote(str(self._folder), sources, self._epoch))
             try:
-                self._calls = await self._unless_stopped(work) or ""
+                self._calls = await until(self._stopping, work) or ""
             except ray.exceptions.RayError as error:
                 raise as_own(error) from error
         self._indexed.set()
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What ``work`` comes to; None where the run stops before that."""
-        task = asyncio.create_task(work)
-        stop = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
-            return await task if task.done() else None
-        finally:
-            stop.cancel()
-            task.cancel()
 
     async def _first_ready(self, name: str, hosts: list[Any]) -> None:
         """Wait for the first replica; the others join when they are there. Raises the error of the last that fails."""
@@ -286,8 +267,7 @@ class Driver:
                 hint="Run 'dialoom doctor'; memory is the usual reason where its process was ended.",
             ) from error
 
-    async def _start_worker(self, slot: _Slot) -> bool:
-        """A new worker in the slot, ready to work; always true."""
+    async def _start_worker(self, slot: _Slot) -> None:
         import ray
 
         slot.name = f"w{slot.number}-{uuid.uuid4().hex[:6]}"
@@ -309,7 +289,6 @@ class Driver:
         slot.actor = actor
         await unless_lost(self._raylet, within(START_S, actor.start.remote()))
         self.progress.workers += 1
-        return True
 
     async def _serve(self, slot: _Slot) -> None:
         """Keep one worker busy until nothing is left; an error of the driver's own ends the run in good order."""
@@ -325,7 +304,8 @@ class Driver:
         while not self._stopping.is_set():
             try:
                 await self._indexed.wait()
-                if not await self._unless_stopped(self._start_worker(slot)):
+                await until(self._stopping, self._start_worker(slot))
+                if self._stopping.is_set():
                     self._forget(slot)
                     return
                 await self._engines_up.wait()
