@@ -1,8 +1,9 @@
 """Places where a process can be made to die or to wait, for tests of recovery and ``dialoom bench recover``.
 
 ``DIALOOM_FAULTS="rename:0.01,answer:0.005"`` ends the process at the place ``rename`` in one of a hundred passes;
-``rename.parts:1`` only where the file lies in ``parts``; ``rename:1:0.2`` waits 0.2 s there instead. Without the
-variable a place costs one comparison.
+``rename.parts:1`` only where the file lies in ``parts``; ``rename:1:0.2`` waits 0.2 s there instead. With
+``DIALOOM_FAULTS_ONCE`` set to a folder each place is met once by all processes together and leaves a file of its name
+there. Without the variable a place costs one comparison.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 Fault = tuple[float, float]
 """Share of passes, and seconds to wait; 0 seconds stand for the end of the process."""
@@ -27,6 +29,7 @@ def read_faults(words: str) -> dict[str, Fault]:
 
 
 _faults = read_faults(os.environ.get("DIALOOM_FAULTS", ""))
+_once = os.environ.get("DIALOOM_FAULTS_ONCE", "")
 _random = random.Random(os.getpid())
 
 
@@ -34,10 +37,22 @@ def fault_point(name: str, detail: str = "") -> None:
     """Kill this process here, as ``kill -9`` would, or wait, with the share set for ``name`` or ``name.detail``."""
     if not _faults:
         return
-    share, seconds = _faults.get(name) or _faults.get(f"{name}.{detail}") or (0.0, 0.0)
-    if _random.random() >= share:
+    key = name if name in _faults else f"{name}.{detail}"
+    share, seconds = _faults.get(key, (0.0, 0.0))
+    if _random.random() >= share or not _first(key):
         return
     if seconds:
         time.sleep(seconds)
     else:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _first(key: str) -> bool:
+    """Whether this pass may be hit: always, or where no process was before it."""
+    if not _once:
+        return True
+    try:
+        Path(_once, key).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

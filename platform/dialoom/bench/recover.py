@@ -91,12 +91,17 @@ def job_file(folder: Path, schema: Path, data: Path, *, latency_s: float = 0.05)
     return path
 
 
-def start(job: Path, root: Path, count: Path, faults: str = "") -> subprocess.Popen[bytes]:
-    """``dialoom run`` as a process of its own; paid calls are counted in the file ``count``."""
+def start(job: Path, root: Path, count: Path, faults: str = "", *, once: str = "") -> subprocess.Popen[bytes]:
+    """``dialoom run`` as a process of its own; paid calls are counted in the file ``count``.
+
+    ``faults`` and the folder ``once`` are those of :mod:`dialoom.faults`.
+    """
     words = ["-m", "dialoom.cli.main", "run", str(job), "--set", f"run.root={root}", "--log-format", "quiet"]
-    env = os.environ | {"DIALOOM_BENCH_COUNT": str(count), "DIALOOM_FAULTS": faults}
+    env = {"DIALOOM_BENCH_COUNT": str(count), "DIALOOM_FAULTS": faults, "DIALOOM_FAULTS_ONCE": once}
     quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, *words], env=env, stdout=quiet, stderr=quiet, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, *words], env=os.environ | env, stdout=quiet, stderr=quiet, start_new_session=True
+    )
 
 
 def run_whole(job: Path, root: Path, count: Path) -> None:
