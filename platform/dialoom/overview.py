@@ -10,6 +10,7 @@ from typing import Any
 
 from dialoom.errors import JobError
 from dialoom.pareto import cost_axis, notes, panels, time_axis
+from dialoom.scoring import definition, definition_names
 from dialoom.systems import EFFICIENCY, System, Value, models_of
 from dialoom.tabular import Cell, Column, Table
 from dialoom.text import printable
@@ -159,13 +160,25 @@ def figure_name(name: str, systems: Sequence[System]) -> str:
         return ends[0]
     if ends:
         raise JobError(f"several metrics are called '{printable(name, 80)}'", hint=f"Name one: {', '.join(ends)}.")
-    short = list(
-        dict.fromkeys([*(n.partition("/")[0] for n in known), *(n.rpartition("/")[2] for n in known), *ALIASES])
-    )
-    near = get_close_matches(wanted, [*short, *known], n=1, cutoff=0.6)
+    raise _unknown(name, known)
+
+
+def check_metric(name: str, definitions: Sequence[str] = ()) -> None:
+    """Raise JobError for a metric that no definition has, or none of ``definitions``; needs no scores."""
+    of_each = [definition(d) for d in definitions or definition_names()]
+    known = [*(f"{d.name}/{m.name}" for d in of_each for m in d.measures), *EFFICIENCY]
+    wanted = ALIASES.get(name.lower(), name)
+    if not any(wanted in (n, *n.split("/")) for n in known):
+        raise _unknown(name, known)
+
+
+def _unknown(name: str, known: Sequence[str]) -> JobError:
+    """The error for a name that is none of the full names ``known``, with the nearest."""
+    definitions = list(dict.fromkeys(n.partition("/")[0] for n in known))
+    short = [*definitions, *dict.fromkeys(n.rpartition("/")[2] for n in known), *ALIASES]
+    near = get_close_matches(ALIASES.get(name.lower(), name), [*short, *known], n=1, cutoff=0.6)
     hint = f"Did you mean '{near[0]}'? " if near else ""
-    listed = ", ".join(dict.fromkeys(n.partition("/")[0] for n in known))
-    raise JobError(f"no system has a metric '{printable(name, 80)}'", hint=f"{hint}Known: {listed}.")
+    return JobError(f"no system has a metric '{printable(name, 80)}'", hint=f"{hint}Known: {', '.join(definitions)}.")
 
 
 def _headline(systems: Sequence[System], definition: str) -> str:

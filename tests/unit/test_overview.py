@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dialoom.errors import JobError
-from dialoom.overview import MOST_FIELDS, differing_fields, figure_name, overview, short_names
+from dialoom.overview import MOST_FIELDS, check_metric, differing_fields, figure_name, overview, short_names
 from dialoom.systems import System
 from dialoom.tabular import latex, markdown
 from support.systems import JGA, system, with_interval
@@ -109,6 +109,20 @@ def test_names_of_metrics() -> None:
     assert "Did you mean 'slot_f1'?" in unknown.value.hint
     with pytest.raises(JobError, match="no system has a metric 'cost'"):
         figure_name("cost", systems)
+
+
+@pytest.mark.parametrize("name", ["JGA", "joint_goal", "slot_f1/f1", "f1", "latency", "cost_usd"])
+def test_a_metric_that_some_definition_has_passes_the_first_look(name: str) -> None:
+    check_metric(name)
+
+
+def test_a_metric_that_none_has_is_refused_before_scoring() -> None:
+    with pytest.raises(JobError, match="no system has a metric 'slot_f'") as unknown:
+        check_metric("slot_f")
+    assert "Did you mean 'slot_f1'?" in unknown.value.hint
+    check_metric("tokens", ["joint_goal"])
+    with pytest.raises(JobError, match="no system has a metric 'slot_f1'"):
+        check_metric("slot_f1", ["joint_goal"])
 
 
 def test_fields_with_the_same_last_name_keep_their_whole_one() -> None:

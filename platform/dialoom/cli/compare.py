@@ -46,7 +46,7 @@ def compare(
     from dialoom.cli.terminal import err, out
     from dialoom.compare import compare_runs
     from dialoom.errors import JobError
-    from dialoom.overview import overview
+    from dialoom.overview import check_metric, overview
     from dialoom.plot import check_plot, save_plot
     from dialoom.reported import beside, load_reported
 
@@ -55,6 +55,8 @@ def compare(
     known = load_reported(reported)
     folders = [existing_run(r, *TRACES) for r in runs]
     also = [name for name in (sort, plot_metric) if name]
+    for name in also:
+        check_metric(name, definition)
     found = compare_runs([f.path for f in folders], definitions=list(definition) or None, also=also, alone=True)
     ranked = overview(found.systems, sort)
     papers = beside(ranked.systems, known)

@@ -56,6 +56,15 @@ def test_an_unknown_metric_is_an_error_with_the_nearest(dialoom: Command, sweep:
     assert "Did you mean 'joint_goal'?" in done.err
 
 
+def test_an_unknown_metric_is_found_before_anything_is_scored(
+    dialoom: Command, sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dialoom.compare.scored_systems", lambda *_, **__: pytest.fail("scored"))
+    done = dialoom("compare", sweep, "--plot-metric", "joint_gaol")
+    assert done.status == 2
+    assert "Did you mean 'joint_goal'?" in done.err
+
+
 def test_a_plot_beside_the_table(dialoom: Command, sweep: Path, tmp_path: Path) -> None:
     done = dialoom(
         "compare", sweep, "-d", "joint_goal", "-d", "slot_f1", "--plot", tmp_path / "f.json", "--plot-metric", "slot_f1"
