@@ -5,7 +5,7 @@ An engine lives in a worker (``openai``) or in an actor of its own (``vllm``); c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -50,7 +50,8 @@ class Address(NamedTuple):
 class Request:
     """One model call. ``answer_schema`` is a JSON Schema the answer must follow, ``tools`` OpenAI-style definitions.
 
-    An engine that cannot constrain its output ignores ``answer_schema``; whoever parses must cope.
+    An engine that cannot constrain its output ignores ``answer_schema``; whoever parses must cope. ``vectors`` asks for
+    the vectors of the messages' contents instead of an answer: :func:`answer` sends it to :meth:`Engine.embed`.
     """
 
     messages: tuple[Message, ...]
@@ -58,6 +59,7 @@ class Request:
     address: Address
     answer_schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
+    vectors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,11 @@ class Response:
     vectors: tuple[tuple[float, ...], ...] = ()
     attempts: int = 1
     replica: str = ""
+
+    @classmethod
+    def of_vectors(cls, vectors: Iterable[Iterable[float]], usage: Usage, replica: str = "") -> Response:
+        """The answer of :meth:`Engine.embed`; ``usage`` has the tokens of all texts as prompt tokens."""
+        return cls("", usage, "vectors", vectors=tuple(map(tuple, vectors)), replica=replica)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +120,20 @@ class Engine(Protocol):
     async def generate(self, request: Request) -> Response:
         """Answer one request; many run at once."""
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text. Raises EngineRefused where the model has no embeddings."""
+    async def embed(self, texts: Sequence[str]) -> Response:
+        """One vector a text (:meth:`Response.of_vectors`). Raises what ``generate`` raises, and EngineRefused where the
+        model has no embeddings.
+        """
 
     async def close(self) -> None:
         """Free everything; no call is under way."""
+
+
+async def answer(engine: Engine, request: Request) -> Response:
+    """What ``engine`` says to ``request``, text or vectors. Raises what the engine raises."""
+    if request.vectors:
+        return await engine.embed([message.content for message in request.messages])
+    return await engine.generate(request)
 
 
 class EngineConfig(BaseModel, extra="forbid", frozen=True):

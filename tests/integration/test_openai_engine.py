@@ -395,8 +395,10 @@ def test_urls_that_are_none_or_hold_secrets_are_refused(url: Any) -> None:
 
 def test_embeddings_keep_the_order_of_the_texts() -> None:
     rows = [{"index": 1, "embedding": [0, 1]}, {"index": 0, "embedding": [1, 0.5]}]
-    with Endpoint(Reply({"data": rows})) as server:
-        assert use(server.url, lambda e: e.embed(["a", "b"])) == [[1.0, 0.5], [0.0, 1.0]]
+    with Endpoint(Reply({"data": rows, "usage": {"prompt_tokens": 5, "total_tokens": 5}})) as server:
+        answer = use(server.url, lambda e: e.embed(["a", "b"]))
+        assert (answer.vectors, answer.finish_reason) == (((1.0, 0.5), (0.0, 1.0)), "vectors")
+        assert (answer.usage.prompt_tokens, answer.usage.output_tokens) == (5, 0)
         sent = server.calls()[0]
         with pytest.raises(errors.EngineRefused, match="no embeddings"):
             use(server.url, lambda e: e.embed(["a", "b", "c"]))

@@ -54,7 +54,7 @@ class InProcess:
 
     async def embed(self, role: str, texts: Sequence[str], *, turn: int = 0) -> list[list[float]]:
         """The engine's own."""
-        return await self._engine.embed(texts)
+        return [list(vector) for vector in (await self._engine.embed(texts)).vectors]
 
     def turn(self, trace: TurnTrace) -> None:
         """Keep it."""
@@ -78,9 +78,9 @@ class Answers:
         self._count += 1
         return self._count - 1
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         """No vectors."""
-        return [[] for _ in texts]
+        return Response.of_vectors([() for _ in texts], Usage())
 
 
 async def scripted(path: Path) -> Engine:

@@ -23,11 +23,11 @@ class Told:
 
     async def close(self) -> None: ...
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         word = self._words.pop(0) if len(self._words) > 1 else self._words[0]
         if isinstance(word, Exception):
             raise word
-        return [[float(len(t))] for t in texts]
+        return Response.of_vectors([[float(len(t))] for t in texts], Usage(sum(map(len, texts))))
 
     async def generate(self, request: Request) -> Response:
         self.calls.append(request)

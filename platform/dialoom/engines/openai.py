@@ -149,7 +149,7 @@ class OpenAIEngine:
         answer = self._parsed(await self._sent(send, self._config.timeout_s, model_matters=True))
         return self._response(answer, time.perf_counter() - began)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         """Send the texts as one embeddings request."""
 
         def send(client: AsyncOpenAI) -> Awaitable[Any]:
@@ -157,7 +157,9 @@ class OpenAIEngine:
                 model=self._config.model, input=list(texts), encoding_format="float"
             )
 
+        began = time.perf_counter()
         body = self._parsed(await self._sent(send, self._config.timeout_s, model_matters=True))
+        run_s = time.perf_counter() - began
         try:
             rows = sorted(body["data"], key=lambda row: row["index"])
             vectors = [[float(x) for x in row["embedding"]] for row in rows]
@@ -165,7 +167,7 @@ class OpenAIEngine:
             vectors = []
         if len(vectors) != len(texts):
             raise EngineRefused("the answer holds no embeddings", where=self._url, hint="Name an embedding model.")
-        return vectors
+        return Response.of_vectors(vectors, _usage(body.get("usage") or {}, run_s), self._name)
 
     async def close(self) -> None:
         """Close the connections."""

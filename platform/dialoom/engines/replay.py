@@ -40,7 +40,7 @@ class ReplayEngine:
             hint="Something that decides the prompt differs from the recorded run; use its engine for new calls.",
         )
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         """Raises NotRecorded: the call log was asked before."""
         hint = "The texts differ from those of the recorded run; use its engine for new calls."
         raise NotRecorded("vectors of these texts are not in the call log", where=self._run, hint=hint)

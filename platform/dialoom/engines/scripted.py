@@ -166,10 +166,12 @@ class ScriptedEngine:
         key = "\x1f".join([self._seed, what, *map(str, address)]).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(key, digest_size=6).digest()) / 2**48
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         """Unit vectors of 64 numbers: words hashed into buckets, so texts with common words are near each other."""
-        await asyncio.sleep(self._config.latency_s)
-        return [_hashed_words(text) for text in texts]
+        run_s = self._config.latency_s
+        await asyncio.sleep(run_s)
+        usage = Usage(sum([(len(text) + 3) // 4 for text in texts]), run_s=run_s)
+        return Response.of_vectors([_hashed_words(text) for text in texts], usage)
 
     async def close(self) -> None:
         """Forget the script."""

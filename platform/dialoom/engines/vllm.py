@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -186,7 +187,7 @@ class VLLMEngine:
             raise EngineBusy("vLLM gave the call up", where=self._name)
         return self._response(last, with_tools=bool(request.tools))
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str]) -> Response:
         """One vector a text, from an engine with ``runner: pooling``."""
         llm = self._running()
         if self._config.runner != "pooling":
@@ -194,18 +195,21 @@ class VLLMEngine:
             raise EngineRefused(f"'{self._config.model}' runs for generation, not for embeddings", hint=hint)
         from vllm import PoolingParams
 
-        async def one(text: str) -> list[float]:
+        async def one(text: str) -> tuple[list[float], int]:
             ids = self._tokenizer(text, truncation=True, max_length=self._context_tokens)["input_ids"]
             request_id = f"{self._replica}-{next(self._numbers)}"
             stream = llm.encode({"prompt_token_ids": ids}, PoolingParams(task="embed"), request_id)
             outputs = [output async for output in stream]
             vector: list[float] = outputs[-1].outputs.data.float().tolist()
-            return vector
+            return vector, len(ids)
 
+        began = time.perf_counter()
         try:
-            return list(await asyncio.gather(*[one(t) for t in texts]))
+            found = await asyncio.gather(*[one(t) for t in texts])
         except Exception as error:
             raise self._mapped(error) from error
+        usage = Usage(sum([tokens for _, tokens in found]), run_s=time.perf_counter() - began)
+        return Response.of_vectors([vector for vector, _ in found], usage, self._name)
 
     async def close(self) -> None:
         """End vLLM's processes."""

@@ -64,8 +64,10 @@ class Digests:
     def call(self, engine: str, request: Request, message_ids: Iterable[str]) -> bytes:
         """16 bytes over engine identity, messages, answer schema, tools, sampling and trial.
 
-        The address takes part only for engines whose answers depend on it.
+        The address takes part only for engines whose answers depend on it. Neither trial nor address decides a vector.
         """
+        if request.vectors:
+            return self._vectors(engine, message_ids)
         h = hashlib.blake2b(self._identities[engine], digest_size=16)
         h.update("".join(message_ids).encode())
         h.update(f"|{self.sampling(request.sampling)}|{request.address.trial}|".encode())
@@ -77,8 +79,7 @@ class Digests:
             h.update(repr(tuple(request.address)).encode("utf-8", "backslashreplace"))
         return h.digest()
 
-    def vectors(self, engine: str, message_ids: Iterable[str]) -> bytes:
-        """16 bytes over engine identity and texts. Neither trial nor address decides a vector."""
+    def _vectors(self, engine: str, message_ids: Iterable[str]) -> bytes:
         h = hashlib.blake2b(self._identities[engine], digest_size=16)
         h.update(f"vectors|{''.join(message_ids)}".encode())
         return h.digest()

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dialoom.engine import Address, EngineIdentity, Request, Response
+from dialoom.engine import EngineIdentity, Request, Response
 from dialoom.errors import (
     DialoomError,
     EngineBusy,
@@ -31,10 +31,7 @@ from dialoom.faults import fault_point
 from dialoom.prices import Price
 from dialoom.runtime.calllog import CallLog, Digests, kept
 from dialoom.runtime.replicas import Replica
-from dialoom.usage import Usage
 
-Ask = Callable[[Replica, bool], Awaitable[Response]]
-"""One try at a replica; the flag says that the call is suspect."""
 LONGEST_WAIT_S = 60.0
 REPLACE_WAIT_S = 600.0
 """How long a call waits for a dead replica's successor before its unit ends as ``infrastructure``."""
@@ -146,22 +143,7 @@ class EngineClient:
         Raises EngineError kinds after the last try, and Interrupted while the run drains.
         """
         digest = self.digests.call(engine, request, message_ids)
-        return await self._answered(
-            engine, digest, request.address, lambda replica, suspect: replica.generate(request, suspect=suspect)
-        )
-
-    async def embed(self, engine: str, request: Request, message_ids: Sequence[str]) -> Answer:
-        """The vectors of the messages' contents, got as :meth:`call` gets answers. Engines do not tell their tokens."""
-        texts = [message.content for message in request.messages]
-
-        async def ask(replica: Replica, suspect: bool) -> Response:
-            vectors = await replica.embed(texts)
-            return Response("", Usage(), "vectors", vectors=tuple(map(tuple, vectors)))
-
-        return await self._answered(engine, self.digests.vectors(engine, message_ids), request.address, ask)
-
-    async def _answered(self, engine: str, digest: bytes, address: Address, ask: Ask) -> Answer:
-        stored = self._log.get(digest, address)
+        stored = self._log.get(digest, request.address)
         while stored is None and (running := self._under_way.get(digest)) is not None:
             with contextlib.suppress(_Abandoned):
                 stored = await asyncio.shield(running)
@@ -172,7 +154,7 @@ class EngineClient:
             raise Interrupted("the run is stopping; this call was not sent")
         future = self._under_way[digest] = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._sent(engine, digest, address, ask)
+            answer = await self._sent(engine, digest, request)
         except BaseException as error:
             future.set_exception(error if isinstance(error, DialoomError) else _Abandoned())
             future.exception()  # nobody may be waiting: that is no warning
@@ -182,15 +164,15 @@ class EngineClient:
         future.set_result(answer.response)
         return answer
 
-    async def _sent(self, engine: str, digest: bytes, address: Address, ask: Ask) -> Answer:
+    async def _sent(self, engine: str, digest: bytes, request: Request) -> Answer:
         pool = self._pools[engine]
         attempt = tries = crashes = 0
         while True:
             attempt += 1
-            replica = await self._replica(pool, address.dialogue_id)
+            replica = await self._replica(pool, request.address.dialogue_id)
             try:
                 sent_at, started = time.time(), time.perf_counter()
-                response = await ask(replica, crashes >= SUSPECT_CRASHES)
+                response = await replica.generate(request, suspect=crashes >= SUSPECT_CRASHES)
                 break
             except EngineCrashed as error:
                 crashes += error.under_way

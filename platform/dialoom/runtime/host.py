@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from dialoom import registry
-from dialoom.engine import Engine, Request, Response
+from dialoom.engine import Engine, Request, Response, answer
 from dialoom.errors import EngineDown, EngineError
 from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.replicas import Item, engine_error
@@ -76,8 +76,8 @@ class EngineHost:
                 if (worker, number) in self._heard:
                     self._heard[worker, number].set()
                 continue
-            answer = self._suspect if suspect else self._answer
-            task = asyncio.create_task(answer(worker, number, request))
+            work = self._suspect if suspect else self._answer
+            task = asyncio.create_task(work(worker, number, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         old = self._wake.get(worker)
@@ -113,7 +113,7 @@ class EngineHost:
         async with self._room:
             waited = time.perf_counter() - arrived
             try:
-                result = await self._engine.generate(request)
+                result = await answer(self._engine, request)
                 if waited > 0.001:
                     result = replace(result, usage=result.usage + Usage(queue_s=waited))
             except EngineDown as error:
@@ -130,11 +130,6 @@ class EngineHost:
         wake = self._wake.get(worker)
         if wake is not None:
             wake.set()
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Vectors of ``texts``."""
-        await self.ready()
-        return await self._engine.embed(texts)
 
     async def close(self) -> None:
         """Free the engine; the actor may be killed after that."""

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Protocol
 
-from dialoom.engine import Engine, Request, Response
+from dialoom.engine import Engine, Request, Response, answer
 from dialoom.errors import EngineBusy, EngineCrashed, EngineDown, EngineError
 from dialoom.runtime.cluster import first_line
 from dialoom.runtime.gate import Gate
@@ -43,9 +43,6 @@ class Replica(Protocol):
 
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         """One try. Of calls that are ``suspect`` of having ended a process, a replica runs one at a time."""
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One try."""
 
     async def wait_up(self, timeout_s: float) -> bool:
         """Whether it answers again within the time."""
@@ -87,7 +84,7 @@ class LocalReplica:
         try:
             async with self.gate.call() as sent_at:
                 try:
-                    response = await self._engine.generate(request)
+                    response = await answer(self._engine, request)
                 except EngineBusy as error:
                     self.gate.refused(sent_at, error.retry_after_s)
                     raise
@@ -99,9 +96,6 @@ class LocalReplica:
         if sent_at - queued < 0.001:
             return response
         return replace(response, usage=response.usage + Usage(queue_s=sent_at - queued))
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return await self._engine.embed(texts)
 
     async def wait_up(self, timeout_s: float) -> bool:
         return True
@@ -230,15 +224,6 @@ class HostedReplica:
                     self.failed = EngineError(what, where=self.name)
                 await asyncio.sleep(0.5)
         self._revived.set()
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        from ray.exceptions import RayError
-
-        try:
-            return list(await self._actor.embed.remote(list(texts)))
-        except RayError as error:
-            self._lost(error)
-            raise EngineDown("the engine's process ended", where=self.name) from error
 
     def drain(self) -> None:
         pass  # what waits here was sent

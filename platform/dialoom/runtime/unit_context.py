@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,6 @@ from dialoom.unit import UnitKey
 from dialoom.usage import Usage
 
 Row = dict[str, Any]
-Send = Callable[[str, Request, Sequence[str]], Awaitable[Answer]]
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "queue_s", "run_s", "latency_s")
 NO_TEXT = Sampling(max_tokens=0)
 """Sampling of calls for vectors."""
@@ -78,12 +77,12 @@ class UnitContext:
             answer_schema=answer_schema,
             tools=tuple(tools),
         )
-        return await self._call(role, request, self._client.call)
+        return await self._call(role, request)
 
     async def embed(self, role: str, texts: Sequence[str], *, turn: int = 0) -> list[list[float]]:
         """See :meth:`dialoom.method.Context.embed`."""
         messages = tuple(Message("text", text) for text in texts)
-        call = await self._call(role, Request(messages, NO_TEXT, self._next_address(turn)), self._client.embed)
+        call = await self._call(role, Request(messages, NO_TEXT, self._next_address(turn), vectors=True))
         vectors = call.response.vectors
         call.response = replace(call.response, vectors=())  # they may be large, and the unit's rows do not hold them
         return [list(vector) for vector in vectors]
@@ -95,7 +94,7 @@ class UnitContext:
         u = self.unit
         return Address(u.dialogue_id, turn, index, u.method, u.cell, u.trial)
 
-    async def _call(self, role: str, request: Request, send: Send) -> Call:
+    async def _call(self, role: str, request: Request) -> Call:
         digest_of = self._client.digests.message
         ids = [digest_of(m) for m in request.messages]
         for message_id, message in zip(ids, request.messages, strict=True):
@@ -103,7 +102,7 @@ class UnitContext:
         engine, index = self._variant.roles[role], request.address.call
         sent = self._sent_row(request, role, engine, ids)
         try:
-            answer = await send(engine, request, ids)
+            answer = await self._client.call(engine, request, ids)
         except EngineError as error:
             self._failed_call(error, index, sent)
             raise

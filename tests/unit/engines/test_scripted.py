@@ -282,12 +282,12 @@ def test_a_call_costs_little_processor_time(tmp_path: Path) -> None:
 
 
 def test_embeddings_are_near_for_common_words() -> None:
-    async def run() -> list[list[float]]:
-        return await ScriptedEngine(ScriptedConfig(rule="a:b")).embed(["a cheap hotel", "cheap hotel", "train", ""])
+    texts = ["a cheap hotel", "cheap hotel", "train", ""]
+    answer = asyncio.run(ScriptedEngine(ScriptedConfig(rule="a:b")).embed(texts))
+    first, second, third, empty = answer.vectors
+    assert answer.usage.prompt_tokens == 4 + 3 + 2
 
-    first, second, third, empty = asyncio.run(run())
-
-    def dot(a: list[float], b: list[float]) -> float:
+    def dot(a: Sequence[float], b: Sequence[float]) -> float:
         return sum(x * y for x, y in zip(a, b, strict=True))
 
     assert dot(first, first) == pytest.approx(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -361,9 +361,6 @@ class Standby:
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         return Response(self.name, Usage())
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return []
-
     async def wait_up(self, timeout_s: float) -> bool:
         await self.back.wait()
         return self.up
@@ -454,8 +451,8 @@ def test_vectors_are_tried_again_too(make: Make) -> None:
 
 async def vectors(client: EngineClient, *texts: str, trial: int = 0) -> Answer:
     messages = tuple(Message("text", t) for t in texts)
-    asked = Request(messages, Sampling(), Address("d", 0, 0, trial=trial))
-    return await client.embed("e", asked, [client.digests.message(m) for m in messages])
+    asked = Request(messages, Sampling(), Address("d", 0, 0, trial=trial), vectors=True)
+    return await client.call("e", asked, [client.digests.message(m) for m in messages])
 
 
 def test_vectors_are_logged_and_paid_once(make: Make) -> None:
@@ -468,7 +465,7 @@ def test_vectors_are_logged_and_paid_once(make: Make) -> None:
 
     first, *others = asyncio.run(run(client))
     assert [a.replayed for a in (first, *others)] == [False, True, True]
-    assert (client.counts.calls, client.counts.replayed) == (1, 2)
+    assert (client.counts.calls, client.counts.replayed, client.counts.prompt_tokens) == (1, 2, 3)
     asyncio.run(client.close())
     later = asyncio.run(run(make(engine, segment="later")))
     assert {a.response.vectors for a in (first, *others, *later)} == {((1.0,), (2.0,))}

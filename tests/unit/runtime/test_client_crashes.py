@@ -48,9 +48,6 @@ class Fragile:
             raise word
         return Response(self.name, Usage())
 
-    async def embed(self, texts: object) -> list[list[float]]:
-        return []
-
     async def wait_up(self, timeout_s: float) -> bool:
         if self.failed is None:
             await self._back.wait()

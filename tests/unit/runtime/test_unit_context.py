@@ -226,6 +226,7 @@ def test_vectors(make: Make) -> None:
     vectors, answer = rows(context)["calls"]
     assert (vectors["turn"], vectors["call"], answer["call"]) == (1, 0, 1)
     assert (vectors["finish_reason"], vectors["text"], vectors["replayed"]) == ("vectors", "", False)
+    assert (vectors["prompt_tokens"], vectors["output_tokens"]) == (3, 0)
     assert len(vectors["digest"]) == 32
     assert [context.messages[i] for i in vectors["message_ids"]] == [Message("text", "a"), Message("text", "bc")]
 
