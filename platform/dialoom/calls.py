@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dialoom.engine import Message
-from dialoom.errors import JobError
+from dialoom.errors import JobError, RunRefused
 from dialoom.runtime.calllog import SUFFIX, packed, scan
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.recorded import INDEX
@@ -66,9 +66,13 @@ def figures(folder: RunFolder) -> LogFigures:
 def prune(folder: RunFolder) -> tuple[int, int]:
     """Rewrite the log with the records that the run's traces refer to. Returns (records kept, records dropped).
 
-    Holds the run's lock: raises RunRefused while the run goes on. An interruption leaves both logs, which is harmless.
+    Holds the run's lock: raises RunRefused while the run goes on, and where it is not complete, since its traces do not
+    have all calls yet. An interruption leaves both logs, which is harmless.
     """
     with folder.locked():
+        if (folder.read_json("run.json") or {}).get("status") != "complete":
+            hint = "Its traces do not have all calls yet. Run its job to the end first."
+            raise RunRefused("the run is not complete", where=str(folder), hint=hint)
         used = {bytes.fromhex(d) for d in read_table(folder.path, "calls", ["digest"]).column(0).to_pylist() if d}
         names = folder.names("calls", SUFFIX)
         new = f"calls/{folder.next_epoch():05d}-kept{SUFFIX}"

@@ -98,6 +98,13 @@ def assert_same(calm: Calm, root: Path) -> recover.Recovery:
     return found
 
 
+def assert_replays(calm: Calm, root: Path) -> None:
+    """Without an engine: whatever was done has its answers in the call log, when and however a process ended."""
+    recorded = {"m": {"use": "replay", "run": str(root / "job")}}
+    assert run_here(calm.job, root / "replayed", engines=recorded).status == 0
+    assert_same(calm, root / "replayed")
+
+
 def assert_no_actor_left(session: int) -> None:
     """Workers and engines of a killed job end on their own; Ray's own agents take a minute longer."""
     until = time.monotonic() + 30
@@ -131,6 +138,7 @@ def test_kills_at_random_times(long: Calm, tmp_path: Path) -> None:
     recover.run_killed(long.job, tmp_path, rng, 4, targets, recover.FAULTS, tmp_path / "count", result)
     assert sum(result.kills.values()) >= 2, "the job was over before it was killed"
     assert_same(long, tmp_path)
+    assert_replays(long, tmp_path)
 
 
 def test_a_lost_engine_does_not_end_the_run(small: Calm, tmp_path: Path) -> None:
@@ -178,6 +186,7 @@ def test_processes_of_a_killed_driver_end_and_give_the_folder_free(small: Calm, 
 
 PLACES = {
     "a part, before its rename": "rename.parts",
+    "a part, after its rename": "committed",
     "the call log, half a record": "append",
     "an answer, before its record": "answer",
     "one table of the traces": "traces.turns",
@@ -196,7 +205,7 @@ def test_death_while_writing(small: Calm, tmp_path: Path, place: str) -> None:
     process = recover.start(small.job, tmp_path, tmp_path / "count", f"{PLACES[place]}:1", once=str(died))
     status = ended(process)
     assert [path.name for path in died.iterdir()] == [PLACES[place]], "nothing died"
-    replaced = PLACES[place] in ("rename.parts", "append", "answer", "traces.turns", "rename.scores.json")
+    replaced = PLACES[place] in ("rename.parts", "committed", "append", "answer", "traces.turns", "rename.scores.json")
     assert (status == 0) == replaced, "a lost worker or task is replaced, a lost driver is not"
     again = run_here(small.job, tmp_path)
     assert again.status == 0
@@ -205,6 +214,7 @@ def test_death_while_writing(small: Calm, tmp_path: Path, place: str) -> None:
     record = folder.read_json("run.json") or {}
     assert record["status"] == "complete"
     assert (folder.read_json("scores.json") or {})["groups"]
+    assert_replays(small, tmp_path)
     assert not list(folder.path.rglob("*.tmp")), "half-written files of a dead process are cleared away"
 
 

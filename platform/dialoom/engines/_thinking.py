@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dialoom.errors import EngineRefused
+
+CHANNEL = "<|channel|>"
 OPEN = "<think>"
 CLOSE = "</think>"
 
@@ -20,3 +23,12 @@ def split_thinking(text: str) -> tuple[str, str]:
         thinking, _, answer = head.partition(CLOSE)
         return thinking.strip(), answer.strip()
     return "", text
+
+
+def refuse_channels(chat_template: object, model: str) -> None:
+    """Raise EngineRefused for a model that thinks in channels: their marks are tokens that decoding leaves out, so that
+    its thinking would be taken for its answer.
+    """
+    if CHANNEL in str(chat_template):
+        hint = f"Run 'vllm serve {model}', which separates and counts it, and name it with 'use: openai' and base_url."
+        raise EngineRefused(f"'{model}' thinks in channels, which only vLLM's server separates", hint=hint)

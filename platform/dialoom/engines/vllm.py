@@ -18,7 +18,7 @@ from pydantic import Field
 
 from dialoom.answer_schema import bounded_json
 from dialoom.engine import EngineConfig, EngineIdentity, Message, Request, Response
-from dialoom.engines._thinking import OPEN, split_thinking
+from dialoom.engines._thinking import OPEN, refuse_channels, split_thinking
 from dialoom.engines._tool_calls import parse_tool_calls
 from dialoom.engines._vllm_setup import (
     cpu_share,
@@ -85,7 +85,8 @@ class VLLMConfig(EngineConfig, frozen=True):
     """Given to the chat template, such as ``enable_thinking: false``."""
     reasoning_parser: str = ""
     """vLLM's name for the model's thinking format, such as ``qwen3``: answer schemas then hold after the thinking only.
-    Thinking between ``<think>`` tags is separated from the answer in any case."""
+    Thinking between ``<think>`` tags is separated from the answer in any case; models that think in channels of their
+    own (gpt-oss) are refused at the start."""
     engine_args: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of vLLM's AsyncEngineArgs, such as ``quantization``; they win over the fields above."""
 
@@ -145,6 +146,7 @@ class VLLMEngine:
             self._tokenizer = self._llm.get_tokenizer()
             self._context_tokens = self._llm.model_config.max_model_len
             if self._config.runner == "generate":
+                refuse_channels(getattr(self._tokenizer, "chat_template", ""), self._config.model)
                 self._opens_thinking = self._template_opens_thinking()
         except EngineError:
             await self.close()

@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from dialoom.engine import Address, EngineIdentity, Message, Request, Response, Sampling
-from dialoom.errors import EngineError, PromptTooLong, RequestRefused, StorageError
+from dialoom.errors import LimitReached, PromptTooLong, RequestRefused, StorageError
 from dialoom.runtime.callindex import CallIndex, Place
 from dialoom.runtime.folder import RunFolder, storage_errors
 from dialoom.text import storable, storable_tree
@@ -34,7 +34,8 @@ SUFFIX = ".calls"
 LEAST_LOGPROB = -9999.0
 """Stands for a probability of zero, whose logarithm JSON cannot hold; hosted endpoints use the same figure."""
 _HEAD = struct.Struct("<II")
-_REFUSALS: dict[str, type[EngineError]] = {e.kind: e for e in (PromptTooLong, RequestRefused)}
+Refusal = PromptTooLong | RequestRefused | LimitReached
+_REFUSALS: dict[str, type[Refusal]] = {e.kind: e for e in (PromptTooLong, RequestRefused, LimitReached)}
 
 
 class Digests:
@@ -183,14 +184,14 @@ class CallLog:
         self._preferred = answers
         self._ambiguous = {digest for digest, _ in answers}
 
-    def refuse(self, digest: bytes, error: EngineError) -> None:
-        """Store that the engine refused the call: for replays, which ask no engine."""
+    def refuse(self, digest: bytes, error: Refusal) -> None:
+        """Store that the engine refused the call, or that time was up: for replays, which ask no engine."""
         key = refusal_key(digest)
         error.__dict__["digest"] = key.hex()
         words = f"{error.where}\n{error.hint}"
         self.append(key, Response(storable(error.what), Usage(), f"refused:{error.kind}", reasoning=storable(words)))
 
-    def refusal(self, digest: bytes) -> EngineError | None:
+    def refusal(self, digest: bytes) -> Refusal | None:
         """The recorded refusal of the call, if there is one."""
         key = refusal_key(digest)
         stored = self.get(key)

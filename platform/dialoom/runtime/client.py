@@ -21,6 +21,7 @@ from dialoom.errors import (
     EngineError,
     EngineRefused,
     Interrupted,
+    LimitReached,
     NotRecorded,
     PoisonCall,
     PromptTooLong,
@@ -266,6 +267,10 @@ class EngineClient:
             return
         self._check_draining()
 
+    def refused(self, engine: str, request: Request, message_ids: Sequence[str], error: LimitReached) -> None:
+        """Keep in the log that the call was not waited for: replays end there too."""
+        self._log.refuse(self.digests.call(engine, request, message_ids), error)
+
     def drain(self) -> None:
         """Send no new call from now on; those that wait for their turn raise Interrupted."""
         self.draining.set()
@@ -274,14 +279,12 @@ class EngineClient:
                 replica.drain()
 
     async def close(self) -> None:
-        """Close this worker's ends; flush the log. A log that cannot be written is not worth a crash here."""
+        """Close this worker's ends; flush the log. Where that fails, the last commit failed too and said so."""
         for pool in self._pools.values():
             for replica in pool.replicas:
                 await replica.close()
-        try:
+        with contextlib.suppress(StorageError):
             await self._log.flush()
-        except StorageError:
-            return
 
 
 async def _others_first() -> None:

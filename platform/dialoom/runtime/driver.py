@@ -159,9 +159,13 @@ class Driver:
             progress.skipped = self._feed.skipped
             progress.total = self._feed.units_read - self._feed.skipped if self._feed.ended else None
             progress.sample()
-            self._observe(progress)
-            if publish is not None:
-                publish(progress)
+            try:
+                self._observe(progress)
+                if publish is not None:
+                    publish(progress)
+            except Exception:  # a display is not worth the job, and the limits are looked at here too
+                log.exception("progress cannot be shown any more")
+                self._observe, publish = (lambda _: None), None
             self._check_limits()
             self._check_ray()
             await asyncio.sleep(0.25)
@@ -282,7 +286,7 @@ class Driver:
                 self._epoch,
                 slot.name,
                 self._hosts,
-                share=len(self._slots),
+                place=(slot.number, len(self._slots)),
                 index=self._calls,
             )
         )
@@ -371,6 +375,9 @@ class Driver:
         if self._feed.empty and not self._suspects and not any(s.held for s in self._slots):
             self._changed.set()
             return True
+        if self._feed.searching:
+            await asyncio.sleep(0)
+            return False
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), 0.5)

@@ -20,9 +20,8 @@ from dialoom.unit import UnitKey
 WINDOW = 10_000
 WINDOW_BYTES = 12 << 20
 """The window holds so many dialogues, or so many compressed bytes: the driver's memory stays flat."""
-
-
 READ_AHEAD_S = 0.03
+"""So long a read may hold up the driver's loop."""
 
 
 class Feed:
@@ -46,7 +45,7 @@ class Feed:
         self._numbers = itertools.count()
 
     def take(self, n_units: int) -> list[Lease]:
-        """Leases of about ``n_units`` units; fewer at the end of the input."""
+        """Leases of about ``n_units`` units; fewer at the end of the input, and while :attr:`searching`."""
         leases: list[Lease] = []
         self._read_ahead()
         while n_units > 0:
@@ -68,7 +67,12 @@ class Feed:
     def empty(self) -> bool:
         """Whether nothing is left to hand out."""
         self._read_one()
-        return not self._window and not self._returned
+        return self.ended and not self._window and not self._returned
+
+    @property
+    def searching(self) -> bool:
+        """Whether nothing owed has been found yet in an input that goes on: take again, after others had their turn."""
+        return not self.ended and not self._window and not self._returned
 
     def remaining(self) -> list[Lease]:
         """Everything in the window; the input is not read further."""
@@ -92,9 +96,13 @@ class Feed:
         return Lease(body, units, content_hash)
 
     def _read_one(self) -> None:
-        """Read until the window holds something, or the input ends."""
+        """Read until the window holds something or the input ends, for a short while: a resumed job may have millions
+        of dialogues behind it before one is owed."""
+        until = time.perf_counter() + READ_AHEAD_S
         while not self._window and not self.ended:
             self._read()
+            if time.perf_counter() >= until:
+                return
 
     def _read_ahead(self) -> None:
         """Fill the window for a short while, so that neither the first lease nor the driver's loop waits for long."""

@@ -103,17 +103,19 @@ class RunFolder:
         ``number`` counts the appends. A failed one leaves the file as it was: StorageError.
         """
         target = self.path / name
-        with storage_errors(target), target.open("ab", buffering=0) as out:  # a buffer would be written out late again
-            size = out.tell()
-            left = memoryview(data)
-            try:
-                while left:
-                    left = left[out.write(left[:PIECE]) :]
-                    fault_point("append")
-                os.fsync(out.fileno())
-            except OSError:
-                out.truncate(size)  # a half-written record would hide all that comes after it
-                raise
+        with storage_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)  # on another machine the mirror begins empty
+            with target.open("ab", buffering=0) as out:  # a buffer would be written out late again
+                size = out.tell()
+                left = memoryview(data)
+                try:
+                    while left:
+                        left = left[out.write(left[:PIECE]) :]
+                        fault_point("append")
+                    os.fsync(out.fileno())
+                except OSError:
+                    out.truncate(size)  # a half-written record would hide all that comes after it
+                    raise
         return size
 
     def remove(self, name: str) -> None:

@@ -59,6 +59,13 @@ class EngineSpec(Part):
     resources: Mapping[str, float] = field(default_factory=dict)
     price: Price | None = None
 
+    def in_flight_in(self, place: int, workers: int) -> int:
+        """Calls that worker number ``place`` of ``workers`` may have in flight at each replica.
+
+        Together they are the cap, as long as there are no more workers than that.
+        """
+        return max(1, self.in_flight // workers + (place < self.in_flight % workers))
+
 
 @dataclass(frozen=True)
 class Variant(Part):
@@ -109,8 +116,9 @@ class Plan:
 
     @property
     def workers(self) -> int:
-        """Worker actors to start."""
-        return self.options.run.workers or max(1, math.ceil(self.capacity / CALLS_PER_WORKER))
+        """Worker actors to start: at most as many as an engine within workers takes calls."""
+        most = min((e.in_flight for e in self.engines.values() if not e.hosted), default=self.capacity)
+        return max(1, min(self.options.run.workers or math.ceil(self.capacity / CALLS_PER_WORKER), most))
 
     @property
     def units_per_worker(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -102,8 +104,8 @@ class UnitContext:
         engine, index = self._variant.roles[role], request.address.call
         sent = self._sent_row(request, role, engine, ids)
         try:
-            answer = await self._client.call(engine, request, ids)
-        except EngineError as error:
+            answer = await self._in_time(engine, request, ids)
+        except (EngineError, LimitReached) as error:
             self._failed_call(error, index, sent)
             raise
         usage = answer.response.usage
@@ -112,14 +114,30 @@ class UnitContext:
         self._calls.append(call)
         return call
 
+    async def _in_time(self, engine: str, request: Request, ids: Sequence[str]) -> Answer:
+        """The client's answer, within what is left of the unit's time.
+
+        A call that comes too late is recorded as such: a replay, which takes no time, ends at the same call.
+        """
+        limit_s = self._limits.unit_s
+        if limit_s is None:
+            return await self._client.call(engine, request, ids)
+        left_s = self._started + limit_s - time.monotonic()
+        if left_s > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    return await self._client.call(engine, request, ids)
+        where = f"{self.unit} turn {request.address.turn}"
+        late = LimitReached(f"the unit's {limit_s:g} s are used up", where=where)
+        self._client.refused(engine, request, ids, late)
+        raise late
+
     def _check_limits(self, turn: int) -> None:
         limits = self._limits
         if limits.unit_calls is not None and sum(self._next_call.values()) >= limits.unit_calls:
             raise LimitReached(f"the unit's {limits.unit_calls} calls are used up", where=f"{self.unit} turn {turn}")
         if limits.unit_tokens is not None and self._tokens >= limits.unit_tokens:
             raise LimitReached(f"the unit's {limits.unit_tokens} tokens are used up", where=f"{self.unit} turn {turn}")
-        if limits.unit_s is not None and time.monotonic() - self._started >= limits.unit_s:
-            raise LimitReached(f"the unit's {limits.unit_s:g} s are used up", where=f"{self.unit} turn {turn}")
 
     def turn(self, trace: TurnTrace) -> None:
         """See :meth:`dialoom.method.Context.turn`. Raises ValueError for what is no turn of the user."""
@@ -169,7 +187,7 @@ class UnitContext:
             "sent_at": int(answer.sent_at * 1e6),
         }
 
-    def _failed_call(self, error: EngineError, index: int, sent: Row) -> None:
+    def _failed_call(self, error: DialoomError, index: int, sent: Row) -> None:
         row = sent | {
             "digest": error.__dict__.get("digest", ""),
             "finish_reason": "error",

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from dialoom.errors import (
     LimitReached,
     StorageError,
 )
+from dialoom.faults import fault_point
 from dialoom.logs import log_to
 from dialoom.method import Method
 from dialoom.outcome import Outcome
@@ -141,7 +141,7 @@ class Pending:
 
 
 class Worker:
-    """Made a Ray actor by the driver; plain Python otherwise."""
+    """Made a Ray actor by the driver; plain Python otherwise. ``place`` is its number and the number of all workers."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Worker:
         name: str,
         hosts: Mapping[str, Sequence[Any]],
         *,
-        share: int = 1,
+        place: tuple[int, int] = (0, 1),
         index: str = "",
     ) -> None:
         self._plan = plan
@@ -159,7 +159,7 @@ class Worker:
         self._epoch = epoch
         self._name = name
         self._hosts = hosts
-        self._share = share
+        self._place = place
         self._index = index
         self._schemas: dict[tuple[str, ...], Schema] = {(): plan.schema}
         self._variants: dict[tuple[str, str], tuple[Variant, Method]] = {}
@@ -218,7 +218,7 @@ class Worker:
             for i in range(spec.replicas):
                 engine = plugin.create(config, replica=i)
                 await engine.start()
-                gate = Gate(max(1, math.ceil(spec.in_flight / self._share)), adaptive=spec.adaptive)
+                gate = Gate(spec.in_flight_in(*self._place), adaptive=spec.adaptive)
                 replicas.append(LocalReplica(f"{name}/{i}", engine, gate))
         return Pool(spec.identity, replicas, price=spec.price)
 
@@ -431,26 +431,34 @@ class Worker:
         last = started = time.monotonic()
         while True:
             await asyncio.sleep(min(FLUSH_S, commit_s))
-            await self._flush()
             now = time.monotonic()
-            if now - last >= parts.interval_s(commit_s, now - started):
-                last = now
-                await self._commit()
+            due = now - last >= parts.interval_s(commit_s, now - started)
+            last = now if due else last
+            # Shielded: a write that is under way when the worker stops goes on, and the last ones wait for it.
+            await asyncio.shield(self._commit() if due else self._flush())
 
-    async def _flush(self) -> None:
+    async def _flush(self) -> bool:
+        """Whether every answer so far is safe on disk."""
         assert self._log is not None
         try:
             await self._log.flush()
         except StorageError as error:
             self._trouble["call log"] = f"call log: {error}"
-        else:
-            self._trouble.pop("call log", None)
+            return False
+        self._trouble.pop("call log", None)
+        return True
 
     async def _commit(self) -> None:
-        """Write the finished units as one part. On a storage error they are kept and tried again at the next tick."""
+        """Write the finished units as one part, their calls first: a unit that is done can be replayed.
+
+        On a storage error they are kept and tried again at the next tick.
+        """
         async with self._committing:
             self._batch()
             content, self._pending = self._pending, Pending()
+            if not await self._flush():
+                self._pending = content.followed_by(self._pending)
+                return
             if not content.done:
                 return
             name = parts.part_name(self._epoch, self._name, self._part)
@@ -460,6 +468,7 @@ class Worker:
                 self._pending = content.followed_by(self._pending)
                 self._trouble["results"] = f"results: {error}"
                 return
+            fault_point("committed")
             self._trouble.pop("results", None)
             self._part += 1
             if len(self._written) > 200_000:
@@ -481,7 +490,6 @@ class Worker:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
-        await self._flush()
         await self._commit()
 
     async def stop(self) -> Report:

@@ -47,10 +47,29 @@ def bad(dialogue_id: str, what: str = "is broken") -> BadInput:
     return BadInput(dialogue_id, f"file:{dialogue_id}", what)
 
 
+def test_what_is_done_is_passed_over_a_little_at_a_time(
+    plan: Plan, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that goes on may have millions of dialogues behind it: the driver's loop is not held up for all of them."""
+    monkeypatch.setattr(feed_module, "READ_AHEAD_S", 0.0)
+    items = [dialogue(f"d{i}") for i in range(20)]
+    first = Feed(plan, iter(items[:19]), index)
+    done = [(key, lease.content_hash, Outcome.ACCEPTED) for lease in everything(first) for key in lease.units]
+    again = Index()
+    again.record(done)
+    feed = Feed(plan, iter(items), again)
+    assert feed.take(5) == []
+    assert feed.read < 5
+    assert (feed.searching, feed.empty) == (True, False)
+    assert [lease.units[0].dialogue_id for lease in everything(feed)] == ["d19"]
+    assert (feed.searching, feed.empty) == (False, True)
+    again.close()
+
+
 def everything(feed: Feed, n_units: int = 3) -> list[Lease]:
-    leases = []
-    while taken := feed.take(n_units):
-        leases += taken
+    leases: list[Lease] = []
+    while not feed.empty:
+        leases += feed.take(n_units)
     return leases
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dialoom.errors import DialoomError, JobError, SchemaError
-from dialoom.runtime.plan import Plan, differences, flat
+from dialoom.runtime.plan import EngineSpec, Plan, differences, flat
 from dialoom.unit import UnitKey
 from support.jobs import SCHEMA, SCRIPTED, TINY, chat, plan_of, small_plan, write_data, write_job
 
@@ -118,6 +118,23 @@ def test_differences_are_empty_only_for_equal_trees(one: dict[str, Any], two: di
 def test_units_are_every_method_and_trial(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, methods=[TINY, TINY | {"name": "two"}], trials=2)
     assert plan.units("d") == [UnitKey("d", m, "", t) for t in (0, 1) for m in ("tiny", "two")]
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_workers_share_the_cap_of_an_engine_exactly(in_flight: int, most: int) -> None:
+    spec = EngineSpec("x", {}, in_flight=in_flight)
+    workers = min(most, in_flight)
+    shares = [spec.in_flight_in(place, workers) for place in range(workers)]
+    assert sum(shares) == in_flight
+    assert max(shares) - min(shares) <= 1
+    assert min(shares) > 0
+
+
+def test_an_engine_within_workers_has_no_more_workers_than_calls_in_flight(tmp_path: Path) -> None:
+    engines = {"main": SCRIPTED | {"concurrency": 90, "replicas": 8}, "judge": SCRIPTED | {"concurrency": 2}}
+    for workers in (None, 5):
+        run = {"workers": workers} if workers else {}
+        assert small_plan(tmp_path, engines=engines, run=run, roles={"main": "main"}).workers == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.engine import Message
-from dialoom.errors import DialoomError, EngineRefused, LimitReached, PromptTooLong
+from dialoom.errors import DialoomError, EngineRefused, LimitReached, NotRecorded, PromptTooLong
 from dialoom.method import Fired, Support, TurnTrace
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
@@ -46,13 +46,16 @@ Make = Callable[..., UnitContext]
 def make(tmp_path: Path) -> Make:
     """A context over an engine that answers what it is told."""
 
-    def context(*words: Any, dialogue: Dialogue = DIALOGUE, trial: int = 0, **fields: Any) -> UnitContext:
+    def context(
+        *words: Any, dialogue: Dialogue = DIALOGUE, trial: int = 0, sources: bool = False, **fields: Any
+    ) -> UnitContext:
         plan = small_plan(tmp_path, **fields)
         folder = RunFolder(tmp_path / "run")
         folder.make()
         engine = Told(*words)
         pools = {"main": Pool(engine.identity, [LocalReplica("main/0", engine, Gate(9))])}
-        client = EngineClient(pools, CallLog(folder, "s"), max_attempts=2, backoff_s=0.0, seed=0)
+        log = CallLog(folder, "again", [folder]) if sources else CallLog(folder, "s")
+        client = EngineClient(pools, log, max_attempts=2, backoff_s=0.0, seed=0)
         unit = UnitKey(dialogue.dialogue_id, "tiny", "", trial)
         made = UnitContext(plan, plan.variants[0], unit, dialogue, plan.schema, client)
         made.engine = engine  # type: ignore[attr-defined]
@@ -215,6 +218,28 @@ def test_the_limit_of_tokens(make: Make) -> None:
         assert caught.value.scope == "unit"
 
     run(work())
+
+
+def test_the_limit_of_time_ends_the_wait_for_an_answer_and_replays_end_there_too(make: Make) -> None:
+    slow = make("late", limits={"unit_s": 0.01})
+
+    async def wait() -> None:
+        slow.engine.hold = asyncio.Event()  # type: ignore[attr-defined]
+        for text in ("one", "two"):  # the first is sent and not waited for, the second is not sent
+            with pytest.raises(LimitReached, match=r"d:tiny turn 1: the unit's 0.01 s are used up") as caught:
+                await ask(slow, text)
+            assert caught.value.scope == "unit"
+        await slow._client.close()
+
+    run(wait())
+    assert len(slow.engine.calls) == 1  # type: ignore[attr-defined]
+    assert [c["error"][:6] for c in rows(slow)["calls"]] == ["limit:", "limit:"]
+    replay = make(NotRecorded("asked"), sources=True)
+    for text in ("one", "two"):
+        with pytest.raises(LimitReached, match="are used up"):
+            run(ask(replay, text))
+    with pytest.raises(NotRecorded):
+        run(ask(replay, "three"))
 
 
 def test_vectors(make: Make) -> None:
