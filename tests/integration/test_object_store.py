@@ -116,6 +116,17 @@ def test_the_lock_of_a_living_driver_is_respected(bucket: str) -> None:
         assert other.read_json("lock.json")
 
 
+def test_a_worker_on_another_machine_appends_to_a_mirror_that_begins_empty(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIALOOM_CACHE", str(tmp_path / "elsewhere"))
+    folder = RemoteFolder(f"{bucket}/mirror")
+    assert folder.append("calls/00001-w0.calls", b"one", 0) == 0
+    assert folder.append("calls/00001-w0.calls", b"two", 1) == 3
+    assert sorted(folder.names("calls", ".calls")) == ["calls/00001-w0-000000.calls", "calls/00001-w0-000001.calls"]
+    assert folder.read("calls/00001-w0-000001.calls") == b"two"
+
+
 def test_epochs_grow_and_missing_names_are_none(bucket: str) -> None:
     folder = RemoteFolder(f"{bucket}/epochs")
     folder.make()

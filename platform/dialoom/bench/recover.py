@@ -15,6 +15,9 @@ from pathlib import Path
 import psutil
 
 from dialoom.bench.data import write_data
+from dialoom.outcome import Outcome
+from dialoom.runtime.folder import RunFolder
+from dialoom.runtime.parts import decode
 
 TARGETS = ("driver", "worker", "engine", "node", "all")
 """What one kill ends with signal 9: the driver, a worker actor, an engine actor, Ray's own process of the node, or
@@ -29,7 +32,8 @@ CALLS_A_DIALOGUE = 14.0
 
 @dataclass
 class Recovery:
-    """What a killed job came to. ``paid_again`` counts the answers that an engine gave more than once for one call."""
+    """What a killed job came to. ``paid_again`` counts the answers that an engine gave more than once for one call,
+    ``done_again`` finished units that workers committed once more: the traces have one row of them all the same."""
 
     seed: int
     kills: dict[str, int] = field(default_factory=dict)
@@ -37,6 +41,7 @@ class Recovery:
     dialogues: int = 0
     lost: int = 0
     twice: int = 0
+    done_again: int = 0
     different: int = 0
     calls: int = 0
     paid_again: int = 0
@@ -199,8 +204,18 @@ def compare(calm: Path, killed: Path, result: Recovery) -> None:
     all_units = table(calm, "dialogues")["dialogue_id"]
     result.lost = len(set(all_units.to_list()) - set(units.to_list()))
     result.twice = len(units) - units.n_unique()
+    result.done_again = done_again(RunFolder(killed / "job"))
     columns = ["dialogue_id", "turn", "state", "delta", "outcome"]
     order = ["dialogue_id", "turn"]
     a, b = (table(root, "turns").select(columns).sort(order) for root in (calm, killed))
     result.different = 0 if a.equals(b) else int((a != b).sum_horizontal().sum()) if a.shape == b.shape else -1
     result.calls = len(table(killed, "calls"))
+
+
+def done_again(folder: RunFolder) -> int:
+    """Finished rows in the parts of a run, without the first of each unit."""
+    keys: list[str] = []
+    for name in folder.names("parts", ".part"):
+        rows = decode((folder.path / name).read_bytes(), ["dialogues"])["dialogues"].to_pylist()
+        keys += [row["dialogue_id"] for row in rows if not Outcome(row["outcome"]).owed]
+    return len(keys) - len(set(keys))
