@@ -8,6 +8,7 @@ from dialoom.bench.recover import done_again, paid_again
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
 from dialoom.runtime.folder import RunFolder
+from dialoom.unit import UnitKey
 
 
 def test_finished_units_of_several_parts_count_once_each(tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ def test_finished_units_of_several_parts_count_once_each(tmp_path: Path) -> None
     ]
     for epoch, found in enumerate([*written, written[0]], 1):
         assert done_again(folder) == 0
-        rows = [{"dialogue_id": d, "method": "m", "outcome": outcome.value} for d, outcome in found]
+        rows = [UnitKey(d, "m", "", 0)._asdict() | {"outcome": outcome.value} for d, outcome in found]
         folder.put(parts.part_name(epoch, "w0", 0), parts.encode(parts.batches({"dialogues": rows})))
     assert done_again(folder) == 1
 
