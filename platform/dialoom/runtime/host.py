@@ -9,12 +9,13 @@ the process end again, it is clear which call was under way.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from dialoom import registry
 from dialoom.engine import Engine, Request, Response, answer
@@ -30,9 +31,14 @@ HEARD_S = 30.0
 
 
 class EngineHost:
-    """Hosts one engine; made a Ray actor by the driver. ``in_flight`` caps the calls in the engine at once."""
+    """Hosts one engine; made a Ray actor by the driver. ``in_flight`` caps the calls in the engine at once.
 
-    def __init__(self, use: str, settings: Mapping[str, Any], replica: int, in_flight: int) -> None:
+    An engine that has calls and finishes none for ``silence_s`` seconds counts as dead.
+    """
+
+    def __init__(
+        self, use: str, settings: Mapping[str, Any], replica: int, in_flight: int, silence_s: float = math.inf
+    ) -> None:
         self._made: Engine | None = None
         self._use, self._settings, self._replica = use, settings, replica
         self._name = f"{use}/{replica}"
@@ -44,6 +50,9 @@ class EngineHost:
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = 0
+        self._silence_s = silence_s
+        self._computing = 0
+        self._silent_since = math.inf
 
     async def ready(self) -> dict[str, Any]:
         """Wait until the engine is loaded. Raises the EngineError that kept it from loading."""
@@ -58,6 +67,23 @@ class EngineHost:
         plugin = registry.find("engines", self._use)
         self._made = plugin.create(plugin.config.model_validate(self._settings), replica=self._replica)
         await self._engine.start()
+        if self._silence_s < math.inf:
+            task = asyncio.create_task(self._watch())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        """An engine that hangs would keep its calls for ever, and nobody would see it while others go on."""
+        while True:
+            await asyncio.sleep(self._silence_s / 10)
+            if time.monotonic() - self._silent_since > self._silence_s:
+                self._end(f"finished none of its {self._computing} calls for {self._silence_s:g} s")
+
+    def _end(self, why: str) -> NoReturn:
+        """End the process, so that Ray starts another."""
+        sys.stderr.write(f"dialoom: engine {self._name} is down: {why}\n")
+        sys.stderr.flush()
+        os._exit(1)
 
     @property
     def _engine(self) -> Engine:
@@ -112,16 +138,19 @@ class EngineHost:
         result: Response | EngineError
         async with self._room:
             waited = time.perf_counter() - arrived
+            self._silent_since = time.monotonic() if not self._computing else self._silent_since
+            self._computing += 1
             try:
                 result = await answer(self._engine, request)
                 if waited > 0.001:
                     result = replace(result, usage=result.usage + Usage(queue_s=waited))
             except EngineDown as error:
-                sys.stderr.write(f"dialoom: engine {self._name} is down: {error}\n")
-                sys.stderr.flush()
-                os._exit(1)
+                self._end(str(error))
             except Exception as error:  # noqa: BLE001 - whatever an engine raises must reach the caller as data
                 result = engine_error(error, self._name)
+            finally:
+                self._computing -= 1
+                self._silent_since = time.monotonic() if self._computing else math.inf
         self._calls += 1
         self._tell(worker, number, result)
 
