@@ -10,9 +10,10 @@ from typing import Any
 
 from dialoom.engine import Message
 from dialoom.errors import JobError, RunRefused
+from dialoom.paid import KEPT, before_prune, paid_usage
 from dialoom.runtime.calllog import SUFFIX, packed, scan
 from dialoom.runtime.folder import RunFolder
-from dialoom.runtime.recorded import INDEX
+from dialoom.runtime.recorded import INDEX, engine_entries
 from dialoom.traces.read import messages as read_messages
 from dialoom.traces.read import read_table
 
@@ -70,12 +71,14 @@ def prune(folder: RunFolder) -> tuple[int, int]:
     have all calls yet. An interruption leaves both logs, which is harmless.
     """
     with folder.locked():
-        if (folder.read_json("run.json") or {}).get("status") != "complete":
+        head = folder.read_json("run.json") or {}
+        if head.get("status") != "complete":
             hint = "Its traces do not have all calls yet. Run its job to the end first."
             raise RunRefused("the run is not complete", where=str(folder), hint=hint)
         used = {bytes.fromhex(d) for d in read_table(folder.path, "calls", ["digest"]).column(0).to_pylist() if d}
         names = folder.names("calls", SUFFIX)
-        new = f"calls/{folder.next_epoch():05d}-kept{SUFFIX}"
+        epoch = folder.next_epoch()
+        new = f"calls/{epoch:05d}-{KEPT}{SUFFIX}"
         kept = dropped = appends = 0
         for name in names:
             piece = bytearray()
@@ -91,6 +94,7 @@ def prune(folder: RunFolder) -> tuple[int, int]:
             if piece:
                 folder.append(new, bytes(piece), appends)
                 appends += 1
+        folder.put_json("run.json", head | before_prune(paid_usage(folder), epoch))
         for name in [*names, *folder.names("calls", INDEX)]:
             folder.remove(name)
     return kept, dropped
@@ -147,13 +151,10 @@ def prefix_bound(folder: RunFolder, block_size: int) -> list[PrefixBound]:
     answers that come back in a later prompt are shared too, and the last token of a prompt is always computed. Raises
     JobError where no engine has a tokenizer.
     """
-    import yaml
-
     from dialoom import registry
 
-    engines = (yaml.safe_load(folder.read("job.yaml") or b"{}") or {}).get("engines") or {}
     found = []
-    for name, entry in engines.items():
+    for name, entry in engine_entries(folder).items():
         plugin = registry.find("engines", entry["use"])
         if not hasattr(plugin, "prompt_tokens"):
             continue

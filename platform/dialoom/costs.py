@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dialoom.runtime.folder import RunFolder
+import orjson
+
+from dialoom.errors import StorageError
+from dialoom.paid import TOKENS
+from dialoom.prices import Price
+from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.traces.read import read_table
+from dialoom.usage import Usage
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from dialoom.metric import Floats
 
 COLUMNS = (
     "dialogue_id",
     "method",
     "cell",
-    "run_s",
-    "latency_s",
+    "n_calls",
     "prompt_tokens",
     "cached_tokens",
     "output_tokens",
     "reasoning_tokens",
-    "paid_prompt_tokens",
-    "paid_output_tokens",
     "cost_attributed_usd",
     "cost_paid_usd",
 )
+CALLS = ("dialogue_id", "method", "cell", "engine", "replayed", "run_s")
+KEY = ("method", "cell")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one method and cell. Dollars are null where an engine has no price. Engine seconds are replica seconds.
+    """Of one method and cell. Dollars are null where an engine has no price, or no call was answered.
 
-    ``engine_s`` shares out the time the engines were up by the seconds each call was computed in them.
+    An engine's GPUs are shared by the seconds computed in it (``run_s``). *Paid* shares out what they cost this run,
+    by calls that were not replayed; *attributed* takes every call, replayed ones too, at the engine's dollars a second.
+    ``engine_s`` shares out the replicas' seconds like *paid*.
     """
 
     dialogues: int
@@ -58,24 +67,39 @@ class Cost:
         return {f"{k}_per_1000_dialogues": v * scale for k, v in known.items() if v is not None}
 
 
+@dataclass(frozen=True)
+class RunPaid:
+    """What all sessions of a run paid: tokens of its own call log, and the GPUs of its engines.
+
+    ``rowless_usd`` is the part that no cell's ``paid_usd`` holds: calls whose rows count as replayed or that have no
+    row, and engines that computed nothing.
+    """
+
+    tokens_usd: float
+    gpu_usd: float
+    rowless_usd: float
+
+    @property
+    def total_usd(self) -> float:
+        """Tokens and GPUs together."""
+        return self.tokens_usd + self.gpu_usd
+
+
 def costs(folder: RunFolder) -> dict[tuple[str, str], Cost]:
-    """(method, cell) to its cost. GPU hours come from ``run.json``: each engine's price, replicas and time up."""
+    """(method, cell) to its cost, from the traces and ``run.json``. Raises StorageError."""
     import polars as pl
 
-    frame = pl.from_arrow(read_table(folder.path, "dialogues", COLUMNS).combine_chunks())
-    assert isinstance(frame, pl.DataFrame)
-    up = folder.read_json("run.json") or {}
-    gpu_usd = _gpu_usd(up)
-    engine_s = sum(float(e.get("replica_s") or 0.0) for e in (up.get("engine_time") or {}).values()) or None
-    total_run_s = float(frame["run_s"].sum() or 0.0)
+    ledger = _Ledger(folder)
     found = {}
-    for (method, cell), group in frame.group_by("method", "cell", maintain_order=True):
-        share = float(group["run_s"].sum() or 0.0) / total_run_s if total_run_s else 0.0
-        found[str(method), str(cell)] = Cost(
+    for (method, cell), group in ledger.units.group_by(*KEY, maintain_order=True):
+        key = str(method), str(cell)
+        calls = ledger.seconds.filter((pl.col("method") == key[0]) & (pl.col("cell") == key[1]))
+        attributed = None if calls["gpu_usd"].null_count() else float(calls["gpu_usd"].sum())
+        found[key] = Cost(
             dialogues=group.height,
-            attributed_usd=_dollars(group, "cost_attributed_usd", gpu_usd * share),
-            paid_usd=_dollars(group, "cost_paid_usd", gpu_usd * share),
-            engine_s=None if engine_s is None else engine_s * share,
+            attributed_usd=_dollars(group, "cost_attributed_usd", attributed),
+            paid_usd=_dollars(group, "cost_paid_usd", ledger.paid_gpu(calls)),
+            engine_s=ledger.share(calls, "replica_s") if ledger.total("replica_s") else None,
             prompt_tokens=int(group["prompt_tokens"].sum() or 0),
             cached_tokens=int(group["cached_tokens"].sum() or 0),
             output_tokens=int(group["output_tokens"].sum() or 0),
@@ -91,21 +115,97 @@ def attributed_sums(folder: RunFolder) -> dict[tuple[str, str], Floats | None]:
     """
     import polars as pl
 
-    frame = pl.from_arrow(read_table(folder.path, "dialogues", COLUMNS).combine_chunks())
-    assert isinstance(frame, pl.DataFrame)
+    ledger = _Ledger(folder)
     known = costs(folder)
-    gpu_usd = _gpu_usd(folder.read_json("run.json") or {})
-    run_s = float(frame["run_s"].sum() or 0.0)
-    usd = pl.col("cost_attributed_usd").fill_null(0.0)
-    if gpu_usd and run_s:
-        usd = usd + pl.col("run_s").fill_null(0.0) * (gpu_usd / run_s)
+    gpu = ledger.seconds.group_by("dialogue_id", *KEY).agg(pl.col("gpu_usd").sum())
+    by_dialogue = (
+        ledger.units.group_by("dialogue_id", *KEY, maintain_order=True)
+        .agg(pl.col("cost_attributed_usd").sum().alias("tokens_usd"), pl.len().cast(pl.Float64).alias("units"))
+        .join(gpu, on=["dialogue_id", *KEY], how="left", maintain_order="left")
+        .with_columns((pl.col("tokens_usd") + pl.col("gpu_usd").fill_null(0.0)).alias("usd"))
+    )
     found: dict[tuple[str, str], Floats | None] = {}
-    for (method, cell), group in frame.group_by("method", "cell", maintain_order=True):
+    for (method, cell), group in by_dialogue.group_by(*KEY, maintain_order=True):
         key = str(method), str(cell)
-        by_dialogue = group.group_by("dialogue_id", maintain_order=True)
-        sums = by_dialogue.agg(usd.sum().alias("usd"), pl.len().cast(pl.Float64).alias("units"))
-        found[key] = None if known[key].attributed_usd is None else sums.select("usd", "units").to_numpy().T
+        found[key] = None if known[key].attributed_usd is None else group.select("usd", "units").to_numpy().T
     return found
+
+
+class _Ledger:
+    """The units of a run, its calls' seconds by engine, and what its engines took.
+
+    ``seconds``: ``run_s`` of each dialogue, method, cell and engine, ``computed_s`` without replayed calls, and the
+    attributed ``gpu_usd``, null where the engine's dollars a second are not known.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        import polars as pl
+
+        self._record = folder.read_json("run.json") or {}
+        self._times: Mapping[str, Mapping[str, float]] = self._record.get("engine_time") or {}
+        self.units = _frame(folder, "dialogues", COLUMNS)
+        run_s = pl.col("run_s").fill_null(0.0)
+        seconds = (
+            _frame(folder, "calls", CALLS)
+            .with_columns(run_s, pl.when(pl.col("replayed")).then(0.0).otherwise(run_s).alias("computed_s"))
+            .group_by("dialogue_id", *KEY, "engine", maintain_order=True)
+            .agg(pl.col("run_s").sum(), pl.col("computed_s").sum())
+        )
+        computed = seconds.group_by("engine", maintain_order=True).agg(pl.col("computed_s").sum())
+        self._computed_s: dict[str, float] = dict(computed.iter_rows())
+        names = seconds["engine"].unique().to_list()
+        rates = pl.DataFrame(
+            {"engine": names, "rate": [self._usd_per_run_s(name) for name in names]},
+            schema={"engine": pl.String, "rate": pl.Float64},
+        )
+        usd = pl.when(pl.col("run_s") > 0).then(pl.col("run_s") * pl.col("rate")).otherwise(0.0)
+        self.seconds = seconds.join(rates, on="engine", how="left").with_columns(usd.alias("gpu_usd"))
+
+    def _usd_per_run_s(self, engine: str) -> float | None:
+        """Dollars that an engine's GPUs cost for a second of ``run_s``: in this run, else in the run it had them from.
+
+        What this run computed is in its call log: rows of calls that an earlier session computed say ``replayed``.
+        """
+        usd = self._took(engine, "gpu_usd")
+        logged_s = float(((self._record.get("paid") or {}).get(engine) or {}).get("run_s") or 0.0)
+        run_s = max(logged_s, self._computed_s.get(engine, 0.0))
+        gpu_hour = self._gpu_hour(engine)
+        if run_s > 0 and (usd or not gpu_hour):
+            return usd / run_s
+        if not usd and not gpu_hour:
+            return 0.0
+        gpu_s = (self._record.get("source_gpu_s_per_run_s") or {}).get(engine)
+        return None if gpu_s is None or not gpu_hour else float(gpu_s) * gpu_hour / 3600.0
+
+    def _gpu_hour(self, engine: str) -> float:
+        return float(((self._record.get("prices") or {}).get(engine) or {}).get("gpu_hour") or 0.0)
+
+    def _took(self, engine: str, figure: str) -> float:
+        return float((self._times.get(engine) or {}).get(figure) or 0.0)
+
+    def total(self, figure: str) -> float:
+        """Of all engines."""
+        return sum(self._took(engine, figure) for engine in self._times)
+
+    def share(self, calls: pl.DataFrame, figure: str) -> float:
+        """What of the engines' ``figure`` falls to ``calls``, some rows of ``seconds``, by ``computed_s``."""
+        import polars as pl
+
+        shares = 0.0
+        computed = calls.group_by("engine", maintain_order=True).agg(pl.col("computed_s").sum())
+        for engine, computed_s in computed.iter_rows():
+            if computed_s > 0:
+                shares += self._took(engine, figure) * (computed_s / self._computed_s[engine])
+        return shares
+
+    def paid_gpu(self, calls: pl.DataFrame) -> float | None:
+        """Dollars of the engines' GPUs for ``calls``; None where hours are priced that were not counted here."""
+        import polars as pl
+
+        engines = calls.filter(pl.col("computed_s") > 0)["engine"].unique()
+        if any(self._gpu_hour(engine) and not self._took(engine, "gpu_usd") for engine in engines):
+            return None
+        return self.share(calls, "gpu_usd")
 
 
 def replayed_calls(folder: RunFolder) -> dict[tuple[str, str], int]:
@@ -117,21 +217,71 @@ def replayed_calls(folder: RunFolder) -> dict[tuple[str, str], int]:
     return {(r["method"], r["cell"]): int(r["n_replayed_sum"] or 0) for r in counted.to_pylist()}
 
 
-def _gpu_usd(record: Mapping[str, object]) -> float:
-    """What the engines of a run cost by the hour, all together."""
-    times = record.get("engine_time")
-    return sum(float(e.get("gpu_usd") or 0.0) for e in times.values()) if isinstance(times, Mapping) else 0.0
+def source_rates(identities: Mapping[str, Mapping[str, object]], sources: Iterable[str]) -> dict[str, float]:
+    """GPU seconds for a second of ``run_s``, of those engines that one of the runs ``sources`` had and knows it of."""
+    found: dict[str, float] = {}
+    for source in sources:
+        try:
+            record = open_folder(source).read_json("run.json") or {}
+        except StorageError:  # whoever needs its answers says so
+            continue
+        theirs = {_plain(identity): name for name, identity in (record.get("engine_identities") or {}).items()}
+        for engine, identity in identities.items():
+            name = theirs.get(_plain(identity))
+            rate = None if name is None else _gpu_s_per_run_s(record, name)
+            if rate is not None:
+                found.setdefault(engine, rate)
+    return found
 
 
-def _dollars(group: object, column: str, gpu_usd: float) -> float | None:
-    """Dollars for tokens and GPU time together; None where neither is known."""
+def _plain(identity: Mapping[str, object]) -> bytes:
+    return orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)
+
+
+def _gpu_s_per_run_s(record: Mapping[str, Any], engine: str) -> float | None:
+    gpu_s = ((record.get("engine_time") or {}).get(engine) or {}).get("gpu_s")
+    run_s = ((record.get("paid") or {}).get(engine) or {}).get("run_s")
+    if gpu_s and run_s:
+        return float(gpu_s) / float(run_s)
+    passed_on = (record.get("source_gpu_s_per_run_s") or {}).get(engine)
+    return None if passed_on is None else float(passed_on)
+
+
+def run_paid(folder: RunFolder) -> RunPaid | None:
+    """What the whole run paid; None where it is not recorded, or an engine that was paid has no price."""
+    record = folder.read_json("run.json") or {}
+    if record.get("paid") is None:
+        return None
+    prices = record.get("prices") or {}
+    tokens_usd = 0.0
+    for engine, figures in record["paid"].items():
+        if prices.get(engine) is None:
+            return None
+        price = Price.model_validate({name: prices[engine][name] for name in Price.model_fields})
+        tokens_usd += price.of(Usage(*(int(figures.get(name) or 0) for name in TOKENS)))
+    times = (record.get("engine_time") or {}).values()
+    gpu_usd = sum(float(figures.get("gpu_usd") or 0.0) for figures in times)
+    in_rows = sum(cost.paid_usd or 0.0 for cost in costs(folder).values())
+    return RunPaid(tokens_usd, gpu_usd, max(0.0, tokens_usd + gpu_usd - in_rows))
+
+
+def _frame(folder: RunFolder, table: str, columns: Sequence[str]) -> pl.DataFrame:
     import polars as pl
 
-    assert isinstance(group, pl.DataFrame)
+    frame = pl.from_arrow(read_table(folder.path, table, columns).combine_chunks())
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _dollars(group: pl.DataFrame, column: str, gpu_usd: float | None) -> float | None:
+    """Dollars for tokens and GPU time together; None where one is not known, and where calls used no token at all."""
+    import polars as pl
+
     ran = group.filter(pl.col("prompt_tokens") > 0)
-    if ran.height and ran[column].null_count():
+    tokens = int(group["prompt_tokens"].sum() or 0) + int(group["output_tokens"].sum() or 0)
+    if gpu_usd is None or ran[column].null_count() or (group["n_calls"].sum() and not tokens):
         return None
-    return float(ran[column].sum() or 0.0) + gpu_usd
+    return float(ran[column].sum()) + gpu_usd
 
 
 def run_costs(folder: RunFolder) -> Mapping[str, float]:
@@ -145,4 +295,5 @@ def run_costs(folder: RunFolder) -> Mapping[str, float]:
             value = getattr(cost, name)
             if value is not None:
                 flat[f"{head}{name}"] = value
-    return flat
+    whole = run_paid(folder)
+    return flat if whole is None else flat | {"run_paid_usd": whole.total_usd, "run_rowless_usd": whole.rowless_usd}

@@ -145,13 +145,20 @@ class EngineBusy(EngineError):
 
 
 class EngineRefused(EngineError):
-    """The endpoint refuses for a reason that repeating does not change (wrong key, unknown model)."""
+    """The endpoint refuses for a reason that repeating does not change (wrong key, unknown model).
+
+    Not ``certain``: it may be meant for this one call alone (HTTP 403, 404); what else the engine answered decides.
+    """
 
     kind = "engine_refused"
 
+    def __init__(self, what: str, *, where: str = "", hint: str = "", certain: bool = True) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.certain = certain
+
 
 class RequestRefused(EngineError):
-    """This one request is refused (HTTP 400 or 422); other requests may pass."""
+    """This one request is refused (HTTP 400 or 422, moderation); other requests may pass."""
 
     kind = "request_refused"
 

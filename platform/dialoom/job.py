@@ -121,7 +121,7 @@ class LimitConfig(_Part):
     tokens: Count | None = None
     """Prompt and output tokens that this session may pay for; replayed calls are free."""
     cost_usd: float | None = Field(default=None, gt=0)
-    """Dollars that this session may pay; needs a price for every engine."""
+    """Dollars that this session may pay for tokens and for GPUs by the hour; needs a price for every engine."""
     wall_s: float | None = Field(default=None, gt=0)
     """Wall seconds of this session, from the first lease."""
     error_share: float | None = Field(default=0.5, gt=0, le=1)

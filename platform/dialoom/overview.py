@@ -138,7 +138,9 @@ def _distinct(systems: Sequence[System]) -> tuple[list[System], dict[str, tuple[
     """The first of all systems of a run with equal settings and equal figures of score, and who it stands for."""
     groups: dict[str, list[System]] = {}
     for s in systems:
-        settings = {n: v for n, v in s.settings.items() if n != "method.cell" and not n.startswith("engines.")}
+        used = tuple(f"engines.{v}." for n, v in s.settings.items() if n.startswith("method.roles."))
+        other = ("method.cell", *(n for n in s.settings if n.startswith("engines.") and not n.startswith(used)))
+        settings = {n: v for n, v in s.settings.items() if n not in other}
         scores = {n: v.value for n, v in s.figures.items() if n not in EFFICIENCY and not n.startswith("effort/")}
         told = repr((str(s.run), s.method, models_of(s.settings), sorted(settings.items()), sorted(scores.items())))
         groups.setdefault(told if s.cell and settings else s.label, []).append(s)

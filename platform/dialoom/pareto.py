@@ -50,8 +50,12 @@ def panels(systems: Sequence[System], metric: str) -> tuple[Panel, ...]:
 
 
 def cost_axis(systems: Sequence[System]) -> tuple[str, str]:
-    """Name and title of the cost to compare by: dollars where every system has a price, else tokens a turn."""
-    if systems and all(_known(s, "cost_usd") for s in systems):
+    """Name and title of the cost to compare by: dollars where every system has a price, else tokens a turn.
+
+    A system without either figure, whose calls all failed, has no say.
+    """
+    answered = [s for s in systems if _known(s, "tokens") or _known(s, "cost_usd")]
+    if answered and all(_known(s, "cost_usd") for s in answered):
         return "cost_usd", "Attributed cost (US$ per 1,000 dialogues)"
     why = "; not all systems have a price" if any(_known(s, "cost_usd") for s in systems) else ""
     return "tokens", f"Tokens a turn (prompt and output, mean{why})"

@@ -32,7 +32,7 @@ class Price(BaseModel, extra="forbid", frozen=True):
     reasoning: float | None = Field(default=None, ge=0)
     """A million output tokens spent on thinking text; ``output`` by default."""
     gpu_hour: float = Field(default=0.0, ge=0)
-    """One GPU for one hour, for engines that run here; paid for the time they are up."""
+    """One GPU for one hour, for engines that run here; paid from when they are asked for until they are closed."""
 
     def of(self, usage: Usage) -> float:
         """Dollars for the tokens of ``usage``; GPU time is not in it."""
@@ -48,6 +48,15 @@ def list_prices() -> tuple[str, Mapping[str, Price]]:
     """(date, name to price) of the table that comes with dialoom."""
     record = yaml.safe_load(files("dialoom").joinpath("prices.yaml").read_text(encoding="utf-8"))
     return str(record["as_of"]), {name: Price.model_validate(p) for name, p in record["prices"].items()}
+
+
+def price_record(name: str, own: Mapping[str, Price]) -> dict[str, object]:
+    """What a run keeps of a price: its figures, currency, and the date of the table; None for the job's own."""
+    price = find_price(name, own)
+    cached = price.input if price.cached_input is None else price.cached_input
+    reasoning = price.output if price.reasoning is None else price.reasoning
+    figures = {**price.model_dump(), "cached_input": cached, "reasoning": reasoning}
+    return {"name": name, **figures, "currency": "USD", "as_of": None if name in own else list_prices()[0]}
 
 
 def find_price(name: str, own: Mapping[str, Price]) -> Price:

@@ -16,19 +16,23 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import dialoom
+from dialoom.costs import source_rates
 from dialoom.dialogue import Dialogue
 from dialoom.errors import BadInput, DataError, DialoomError, EngineError, RunRefused, StorageError
 from dialoom.front import draw_front
+from dialoom.prices import price_record
 from dialoom.reader import data_fingerprint, expand_paths, open_dialogues
 from dialoom.runtime.cluster import as_own, cause_of, cluster, own_raylet, unless_lost
 from dialoom.runtime.driver import Driver
 from dialoom.runtime.ending import Ending
+from dialoom.runtime.engine_time import engine_time
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.index import Index
-from dialoom.runtime.plan import Plan, differences
+from dialoom.runtime.limits import Limits
+from dialoom.runtime.plan import Plan, differences, identity_record
 from dialoom.runtime.progress import Progress
-from dialoom.runtime.sweep import stages
+from dialoom.runtime.sweep import stages, with_kept_names
 from dialoom.text import storable
 from dialoom.tracking.tracker import shown_uri
 
@@ -53,6 +57,8 @@ class RunResult:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     scores: Mapping[str, Any] | None = None
     flat: Mapping[str, float] = field(default_factory=dict)
+    paid: Mapping[str, Any] | None = None
+    """What all sessions of the run paid, by engine; None where that is not known."""
     notes: list[str] = field(default_factory=list)
     tracking: str = ""
     seconds: float = 0.0
@@ -97,6 +103,7 @@ def run(
     folder.make()
     with folder.locked():
         check_same(folder, plan)
+        plan = with_kept_names(plan, (folder.read_json(RUN_FILE) or {}).get("engine_entries") or {})
         folder.clear()
         index = Index()
         try:
@@ -136,6 +143,13 @@ def _common_cells(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Mappi
     return {"cells": {n: old["cells"][n] for n in shared}}, {"cells": {n: new["cells"][n] for n in shared}}
 
 
+def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The identity to record: of a sweep that of every cell that ever ran in the folder, since its results stay."""
+    if "cells" not in old or "cells" not in new:
+        return new
+    return {"cells": {**old["cells"], **new["cells"]}}
+
+
 def _run(
     plan: Plan,
     folder: RunFolder,
@@ -150,13 +164,13 @@ def _run(
     first = Feed(plan, items, index)
     nothing_owed = first.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
     write_head(folder, plan)
-    session = _Session()
+    session = _Session(Limits(plan.options.limits))
     with _end_written(folder), cluster():
         data = plan.options.data
         fingerprint = Background(lambda: data_fingerprint(expand_paths(data.reader, data.paths)))
         for number, stage in enumerate(stages(plan, _gpus())):
             feed = _stage_feed(plan, stage, first, index, number)
-            driver = Driver(stage, folder, feed, index, epoch, observe)
+            driver = Driver(stage, folder, feed, index, epoch, observe, session.limits)
             if tracker is not None:
                 tracker.watch(driver.progress)
             if not (nothing_owed or feed.empty):
@@ -169,6 +183,7 @@ def _run(
         result = RunResult(folder, driver.ending, session.progress, driver.error)
         whole = feed.ended and driver.ending is Ending.DONE and plan.options.data.limit is None
         _finish(result, plan, index.gone() if whole else [])
+    result.notes += plan.notes
     if damaged:
         result.notes.append(f"{len(damaged)} damaged part files were left out: {', '.join(damaged[:3])}")
     result.seconds = time.monotonic() - started
@@ -219,11 +234,11 @@ def _stage_feed(plan: Plan, stage: Plan, first: Feed, index: Index, number: int)
 
 @dataclass
 class _Session:
-    """The drivers of this session's stages, added up."""
+    """The drivers of this session's stages, added up, and the limits of them all."""
 
+    limits: Limits
     progress: Progress = field(default_factory=Progress)
     engines: dict[str, Any] = field(default_factory=dict)
-    engine_time: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, driver: Driver, feed: Feed) -> None:
         """A stage is over."""
@@ -234,7 +249,7 @@ class _Session:
         whole.outcomes.update(stage.outcomes)
         whole.counts.update(stage.counts)
         self.engines |= driver.engines
-        self.engine_time = _added(self.engine_time, driver.engine_time)
+        self.limits.end_stage(stage, sum(e["gpu_usd"] for e in driver.engine_time.values()))
 
 
 def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
@@ -255,7 +270,7 @@ def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:
             result.ending = Ending.STORAGE if isinstance(cause, StorageError) else Ending.WORKERS
         result.notes.append("traces and scores are not up to date: run the same command again")
         return
-    result.outcomes = finished["compacted"]["outcomes"]
+    result.outcomes, result.paid = finished["compacted"]["outcomes"], finished["paid"]
     result.scores, result.flat = finished["scores"], finished["flat"]
     if finished["error"]:
         result.notes.append(f"not scored: {finished['error']}")
@@ -267,16 +282,21 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
     record |= {
         "name": plan.name,
         "digest": plan.digest,
-        "identity": plan.identity,
+        "identity": _joined(record.get("identity") or {}, plan.identity),
         "schema": plan.schema.to_records(),
         "schema_name": plan.schema.name,
         "dontcare": plan.schema.dontcare,
         "seen_services": None if plan.seen_services is None else list(plan.seen_services),
-        "methods": {
+        "methods": (record.get("methods") or {})
+        | {
             v.method: {"use": v.use, "settings": dict(v.settings), "roles": dict(v.roles), "declares": list(v.declares)}
             for v in plan.variants
         },
-        "cells": {name: dict(fields) for name, fields in plan.cells.items()},
+        "cells": (record.get("cells") or {}) | {name: dict(fields) for name, fields in plan.cells.items()},
+        "planned_cells": list(plan.cells),
+        "engine_entries": (record.get("engine_entries") or {})
+        | {name: {"use": e.use, **e.settings} for name, e in plan.engines.items()},
+        **_priced(record, plan),
         "status": "running",
         "error": None,
         "versions": versions(),
@@ -290,6 +310,21 @@ def write_head(folder: RunFolder, plan: Plan) -> None:
         folder.put(f"prompts/{name}", text.encode())
 
 
+def _priced(record: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """What costs are reckoned with: each engine's price and identity; engines of other sessions are kept."""
+    identities = {name: identity_record(e.identity) for name, e in plan.engines.items()}
+    prices = {
+        name: None if e.price is None else price_record(str(e.settings["price"]), plan.options.prices)
+        for name, e in plan.engines.items()
+    }
+    new: dict[str, dict[str, Any]] = {
+        "engine_identities": identities,
+        "prices": prices,
+        "source_gpu_s_per_run_s": source_rates(identities, plan.recorded),
+    }
+    return {name: (record.get(name) or {}) | found for name, found in new.items()}
+
+
 def _write_tail(folder: RunFolder, result: RunResult, session: _Session, feed: Feed, data: Any) -> None:
     record = folder.read_json(RUN_FILE) or {}
     counts = dict(session.progress.counts)
@@ -300,20 +335,14 @@ def _write_tail(folder: RunFolder, result: RunResult, session: _Session, feed: F
         "input_read_to_end": feed.ended and result.ending is Ending.DONE,
         "dialogues_read": feed.read,
         "units_skipped": session.progress.skipped,
-        "engines": session.engines,
-        "engine_time": _added(record.get("engine_time") or {}, session.engine_time),
+        "engines": (record.get("engines") or {}) | session.engines,  # other stages and sessions had others
+        "engine_time": engine_time(folder),
+        "paid": record.get("paid") if result.paid is None else result.paid,
         "data": data,
         "last_session": {"seconds": result.seconds, **counts},
         "finished_at": time.time(),
     }
     folder.put_json(RUN_FILE, record)
-
-
-def _added(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Engine times of earlier sessions of the run and of this one together."""
-    names = old.keys() | new.keys()
-    keys = ("replica_s", "gpu_usd")
-    return {n: {k: (old.get(n) or {}).get(k, 0.0) + (new.get(n) or {}).get(k, 0.0) for k in keys} for n in names}
 
 
 class Background:

@@ -133,17 +133,21 @@ def _figures(
 
 
 def _efficiency(data: ScoreInput, cost: Measured | None, resampling: Resampling) -> dict[str, Value]:
-    """The figures of :data:`EFFICIENCY` over all user turns of the scored dialogues; cost over all dialogues."""
+    """The figures of :data:`EFFICIENCY` over all user turns of the scored dialogues; cost over all dialogues.
+
+    Where no call was answered there is none but ``calls``: its tokens and seconds would be the least of all systems.
+    """
     found: dict[str, Measured] = {}
     log = data.log
     if log is not None:
         numbers = {**log.numbers, "tokens": log.numbers["prompt_tokens"] + log.numbers["output_tokens"]}
+        unanswered = np.nansum(numbers["n_calls"]) > 0 and not np.nansum(numbers["tokens"])
         for name, column in (("calls", "n_calls"), ("engine_s", "run_s"), *((n, n) for n in _SAME)):
             kept = ~np.isnan(numbers[column])
-            if kept.any():
+            if kept.any() and (name == "calls" or not unanswered):
                 found[name] = mean_of(numbers[column][kept], log.dialogue[kept], data.n_dialogues)
         seconds = log.numbers["latency_s"]
-        seconds = seconds[~np.isnan(seconds)]
+        seconds = seconds[~np.isnan(seconds) & (not unanswered)]
         if len(seconds):
             found["latency_p95_s"] = Measured(Figure(float(np.percentile(seconds, 95)), len(seconds)))
     sure = intervals(found, data.clusters, resampling)
@@ -164,7 +168,7 @@ def _spent(folder: RunFolder) -> dict[tuple[str, str], tuple[Measured | None, bo
     """(method, cell) to the attributed dollars per 1,000 dialogues, and whether calls were replayed."""
     from dialoom.costs import attributed_sums, replayed_calls
 
-    if not (folder.traces / "dialogues.parquet").exists():
+    if not all((folder.traces / f"{table}.parquet").exists() for table in ("dialogues", "calls")):
         return {}
     replayed = replayed_calls(folder)
     found = {}
@@ -190,7 +194,14 @@ def settings_of(record: Mapping[str, Any], method: str, cell: str) -> dict[str, 
     prompts = dict(identity.pop("prompts", None) or {})
     mine = {k.removeprefix(f"{method}/"): v for k, v in prompts.items() if k.startswith(f"{method}/")}
     own = {"name": method, "cell": cell, **dict(methods.get(method) or {}), "prompts": mine}
-    return dict(flat({**identity, "method": own, "versions": record.get("versions") or {}}))
+    fields = (record.get("cells") or {}).get(cell) or {}
+    engines = dict(item for field, value in fields.items() if _of_engines(field) for item in flat(value, field))
+    return engines | dict(flat({**identity, "method": own, "versions": record.get("versions") or {}}))
+
+
+def _of_engines(field: str) -> bool:
+    """Whether a sweep field is one of engines; identities leave out some, such as an endpoint's URL."""
+    return field.split(".")[0] == "engines"
 
 
 def models_of(settings: Mapping[str, Any]) -> str:

@@ -147,6 +147,26 @@ def test_replay_is_bit_for_bit_and_asks_no_engine(tmp_path: Path, dialoom: Comma
     assert {r["paid_prompt_tokens"] for r in rows(again, "dialogues")} == {0}
 
 
+def test_a_sweep_is_replayed_cell_by_cell(tmp_path: Path, dialoom: Command) -> None:
+    """Random answers of two engines, one of them made by cells: none is asked again, and each cell has its own."""
+    engine = {"use": "scripted", "rule": "support.rules:dice", "in_actor": True}
+    sweep = {"grid": {"engines.main.model": ["a", "b"], "methods.0.calls": [1, 2]}}
+    job = write_job(tmp_path, DIALOGUES, engines={"main": engine}, sweep=sweep)
+    run, again = tmp_path / "runs" / "small", tmp_path / "runs" / "small-replay"
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    started = (RunFolder(run).read_json("run.json") or {})["engines"]
+    assert set(started) == {"main", "main-2"}
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+    assert (RunFolder(run).read_json("run.json") or {})["engines"] == started, "nothing was owed, so none was started"
+    done = dialoom("run", job, "--replay", run, "--log-format", "quiet")
+    assert done.status == 0, done.err
+    assert_bit_for_bit(run, again)
+    assert (RunFolder(again).read_json("run.json") or {})["engines"] == {}, "no engine was started"
+    assert {c["replica"] for c in rows(again, "calls")} == {"log"}
+    assert len({c["cell"] for c in rows(again, "calls")}) == 4
+    assert {c["model"] for c in rows(again, "calls") if c["cell"] == "model=b,calls=1"} == {"b"}
+
+
 def test_many_recorded_calls_are_indexed_once_and_answer_all_the_same(
     tmp_path: Path, dialoom: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from dialoom.errors import LimitReached
 from dialoom.run import RunResult, run
 from dialoom.runtime.ending import Ending
-from support.jobs import SCRIPTED, TINY, chat, small_plan
+from dialoom.runtime.folder import RunFolder
+from support.command import command
+from support.jobs import SCRIPTED, TINY, chat, small_plan, write_job
 from support.results import outcomes, rows
 
 pytestmark = [
@@ -34,6 +37,14 @@ def assert_goes_on(folder: Path, first: RunResult, **fields: Any) -> RunResult:
     return again
 
 
+def test_a_replica_that_hangs_is_replaced_and_the_run_goes_on(tmp_path: Path) -> None:
+    engine = IN_ACTORS | {"use": "support.hanging_engine:PLUGIN", "model": str(tmp_path / "hung")}
+    result = run(small_plan(tmp_path, DIALOGUES, engines={"main": engine}, limits={"stall_s": 8.0}))
+    assert (tmp_path / "hung").exists()
+    assert result.status == 0
+    assert outcomes(result) == dict.fromkeys(ALL, "accepted")
+
+
 def test_wall_time_is_over(tmp_path: Path) -> None:
     first = run(small_plan(tmp_path, DIALOGUES, engines={"main": SLOW}, limits={"wall_s": 0.8}))
     assert (first.ending, first.status) == (Ending.LIMIT, 4)
@@ -43,6 +54,52 @@ def test_wall_time_is_over(tmp_path: Path) -> None:
     again = assert_goes_on(tmp_path, first)
     paid = first.progress.counts["calls"] + again.progress.counts["calls"]
     assert paid == 4 * len(ALL), "calls of dialogues that were stopped half-way are not paid again"
+
+
+def test_the_stages_of_a_sweep_share_one_budget(tmp_path: Path) -> None:
+    sweep = {"cells": [{"name": "one"}, {"name": "two", "engines.main.model": "other"}]}
+
+    def session(name: str, **limits: Any) -> RunResult:
+        engine = SLOW | {"in_actor": True, "latency_s": 0.05}
+        plan = small_plan(tmp_path / name, DIALOGUES, engines={"main": engine}, sweep=sweep, limits=limits)
+        # Loaded models do not fit together: each cell is a stage of its own.
+        return run(replace(plan, engines={n: replace(e, heavy=True) for n, e in plan.engines.items()}))
+
+    whole = session("whole")
+    assert whole.status == 0
+    tokens = int(whole.progress.counts["prompt_tokens"] + whole.progress.counts["output_tokens"])
+    first = session("limited", tokens=tokens * 3 // 4)
+    assert (first.ending, first.status) == (Ending.LIMIT, 4)
+    assert "limits.tokens" in str(first.error)
+    ended = {cell: {r["outcome"] for r in rows(first) if r["cell"] == cell} for cell in ("one", "two")}
+    assert ended == {"one": {"accepted"}, "two": {"accepted", "job_limit"}}
+
+
+def test_a_run_held_to_a_sum_stops_there_and_goes_on_with_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dialoom = command(monkeypatch, capsys)
+    engine = SLOW | {"price": "own", "latency_s": 0.05}
+    job = write_job(tmp_path, DIALOGUES, engines={"main": engine}, prices={"own": {"input": 1e6, "output": 1e6}})
+    done = dialoom("run", job, "--max-cost", 400, "--log-format", "quiet")
+    assert done.status == 4
+    assert "of $400 are spent" in done.err
+    spent = RunFolder(tmp_path / "runs/small").read_json("run.json") or {}
+    assert spent["last_session"]["cost_usd"] >= 400
+    assert dialoom("run", job, "--log-format", "quiet").status == 0
+
+
+@pytest.mark.parametrize("cost_usd", [1e-6, 0.35], ids=["while loading", "later"])
+def test_the_price_of_gpu_time_ends_a_run(tmp_path: Path, cost_usd: float) -> None:
+    engine = SLOW | {"in_actor": True, "price": "own"}
+    prices = {"own": {"gpu_hour": 360.0}}  # ten cents a second
+    fields = {"engines": {"main": engine}, "prices": prices}
+    first = run(small_plan(tmp_path, DIALOGUES, limits={"cost_usd": cost_usd}, **fields))
+    assert (first.ending, first.status) == (Ending.LIMIT, 4)
+    assert "limits.cost_usd" in str(first.error)
+    assert first.progress.counts["cost_usd"] == 0.0, "tokens cost nothing here"
+    assert "job_limit" in outcomes(first).values()
+    assert_goes_on(tmp_path, first, **fields)
 
 
 def test_too_many_units_fail(tmp_path: Path) -> None:

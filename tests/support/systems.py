@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from dialoom.scoring import Coverage
 from dialoom.stats import Interval
 from dialoom.systems import EFFICIENCY, System, Value
-from dialoom.traces.tables import DIALOGUES, columns
+from dialoom.traces.tables import CALLS, DIALOGUES, columns
 from support.traces import slot_values, turn_rows, whole_state, write_run
 
 JGA = "joint_goal/joint_goal_accuracy"
@@ -52,7 +52,8 @@ def write_sweep(
 ) -> Path:
     """A run of one method: each cell with its settings and, of four turns a dialogue, so many right in most of them.
 
-    A cell's turns take ``right`` hundred prompt tokens and, roughly, as many tenths of a second.
+    A cell's turns take ``right`` hundred prompt tokens and, roughly, as many tenths of a second. At 0 no call is
+    answered.
     """
     rows, units = [], []
     for cell in cells:
@@ -63,14 +64,16 @@ def write_sweep(
                 state = slot_values({KEY: "north" if good else "south"})
                 turns.append({
                     "gold": whole_state({KEY: "north"}), "state": state, "n_calls": 2,
-                    "prompt_tokens": 100 * right[cell], "cached_tokens": 0, "output_tokens": 10, "reasoning_tokens": 0,
+                    "prompt_tokens": 100 * right[cell], "output_tokens": 10 * (right[cell] > 0),
+                    "cached_tokens": 0, "reasoning_tokens": 0,
                     "latency_s": 0.1 * right[cell] + 0.001 * d, "run_s": 0.05 * right[cell], "queue_s": 0.0,
                 })  # fmt: skip
             rows += turn_rows(f"d{d}", turns, cell=cell)
             cost = None if usd is None else usd[cell] * (1 + d % 2)
             units.append({
                 "dialogue_id": f"d{d}", "method": "tracker", "cell": cell, "trial": 0, "outcome": "accepted",
-                "prompt_tokens": 400, "run_s": 1.0, "n_replayed": int(replayed), "cost_attributed_usd": cost,
+                "prompt_tokens": 400 * (right[cell] > 0), "output_tokens": 0, "n_calls": 8, "run_s": 1.0,
+                "n_replayed": int(replayed), "cost_attributed_usd": cost,
             })  # fmt: skip
     identity = {
         "cells": {
@@ -83,5 +86,11 @@ def write_sweep(
         }
     }
     write_run(path, rows, identity=identity)
+    calls = [
+        {"dialogue_id": u["dialogue_id"], "method": u["method"], "cell": u["cell"], "trial": 0, "turn": 0, "call": 0,
+         "digest": "", "engine": "e", "replayed": replayed, "run_s": u["run_s"], "prompt_tokens": u["prompt_tokens"]}
+        for u in units
+    ]  # fmt: skip
     pq.write_table(pa.Table.from_batches([columns(DIALOGUES, units)]), path / "traces/dialogues.parquet")
+    pq.write_table(pa.Table.from_batches([columns(CALLS, calls)]), path / "traces/calls.parquet")
     return path

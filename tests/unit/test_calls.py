@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dialoom.calls import cacheable
+from dialoom.calls import cacheable, prefix_bound
+from support.jobs import SCRIPTED
+from support.runs import finished_folder
 
 PROMPTS = st.lists(st.lists(st.integers(0, 2), max_size=24), max_size=8)
 
@@ -37,3 +41,10 @@ def test_the_bound_equals_a_search_through_all_earlier_prompts(prompts: list[lis
             best = max(best, min(same, whole_in_earlier) // block * block)
         limit = max(0, (len(prompt) - 1) // block * block)
         assert cacheable(prompt, block, seen) == min(best, limit)
+
+
+def test_engines_that_cells_of_a_sweep_make_have_a_bound_too(tmp_path: Path) -> None:
+    engine = SCRIPTED | {"use": "support.counted_engine:PLUGIN"}
+    sweep = {"grid": {"engines.main.model": ["a", "b"]}}
+    folder = finished_folder(tmp_path, engines={"main": engine}, sweep=sweep)
+    assert [b.engine for b in prefix_bound(folder, 16)] == ["main", "main-2"]

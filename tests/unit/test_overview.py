@@ -94,6 +94,20 @@ def test_a_cell_that_changes_nothing_for_a_method_is_shown_once() -> None:
     assert "cell0 stands for 2 cells of equal settings." in shown.table().notes
 
 
+def test_cells_that_differ_in_an_engine_of_their_roles_alone_are_not_of_equal_settings() -> None:
+    def cell(name: str, **settings: Any) -> System:
+        shared: dict[str, Any] = {"method.roles.main": "m", "engines.m.model": "x", "method.cell": name}
+        return system(name, {JGA: 0.5}, settings=shared | settings)
+
+    systems = [
+        cell("one"),
+        cell("revised", **{"engines.m.revision": "2"}),
+        cell("elsewhere", **{"engines.m.base_url": "http://b/v1"}),
+        cell("other engine", **{"engines.n.revision": "2"}),
+    ]
+    assert dict(overview(systems).same) == {"one": ("other engine",)}
+
+
 def test_names_of_metrics() -> None:
     systems = [system("a", {JGA: 0.5, "slot_f1/f1": 0.4, "slot_f1/recall": 0.3, "delta/f1": 0.1, "latency_s": 1.0})]
     assert figure_name("joint_goal", systems) == JGA

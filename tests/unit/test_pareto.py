@@ -57,6 +57,15 @@ def test_dollars_only_where_every_system_has_a_price() -> None:
     assert "price" not in cost_axis([free])[1]
 
 
+def test_a_system_without_an_answer_does_not_turn_the_axis_from_dollars() -> None:
+    priced = system("priced", {JGA: 0.5, "cost_usd": 0.2, "tokens": 10.0})
+    unanswered = system("unanswered", {JGA: 0.0, "calls": 1.0})
+    assert cost_axis([priced, unanswered])[0] == "cost_usd"
+    (panel,) = panels([priced, unanswered], JGA)
+    assert panel.front_labels() == ("priced",)
+    assert cost_axis([unanswered])[0] == "tokens"
+
+
 def test_engine_time_where_calls_were_replayed() -> None:
     figures = {JGA: 0.5, "tokens": 1.0, "latency_s": 2.0, "engine_s": 1.0}
     measured, replayed = system("a", figures), system("b", figures, replayed=True)

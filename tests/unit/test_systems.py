@@ -9,7 +9,7 @@ import pytest
 from dialoom.costs import attributed_sums, costs
 from dialoom.runtime.folder import RunFolder
 from dialoom.stats import Resampling
-from dialoom.systems import models_of, scored_systems
+from dialoom.systems import EFFICIENCY, models_of, scored_systems
 from support.systems import write_sweep
 
 CELLS = {"a": {"k": 2}, "b": {"k": 4}}
@@ -78,3 +78,21 @@ def test_a_measure_asked_for_gets_an_interval(tmp_path: Path) -> None:
     assert plain.interval is None
     assert asked.interval is not None
     assert asked.interval.low <= (asked.value or 0.0) <= asked.interval.high
+
+
+def test_settings_hold_what_a_cell_sets_of_its_engines(tmp_path: Path) -> None:
+    """An endpoint's URL is no part of an engine's identity, and yet a setting of the cell."""
+    run = RunFolder(write_sweep(tmp_path / "run", CELLS, right=RIGHT))
+    url = "http://b:1/v1"
+    record = run.read_json("run.json") or {}
+    run.put_json("run.json", {**record, "cells": {"a": {}, "b": {"engines.e.base_url": url, "engines.e.model": "x"}}})
+    found = scored_systems(run.path, ["joint_goal"], Resampling(50), several=False)
+    assert [s.system.settings.get("engines.e.base_url") for s in found] == [None, url]
+    assert [s.system.settings["engines.e.model"] for s in found] == ["small", "small"]
+
+
+def test_a_cell_without_an_answer_is_not_the_cheapest_nor_the_fastest(tmp_path: Path) -> None:
+    run = write_sweep(tmp_path / "run", CELLS, right={"a": 0, "b": 3}, usd={"a": 0.0, "b": 0.004})
+    a, b = (s.system.figures for s in scored_systems(run, ["joint_goal"], Resampling(50), several=False))
+    assert EFFICIENCY.keys() & a.keys() == {"calls"}
+    assert EFFICIENCY.keys() == EFFICIENCY.keys() & b.keys()

@@ -101,10 +101,9 @@ def _answered_until(rows: Sequence[dict[str, Any]], until: float) -> float:
 
 
 def _plugin_settings(folder: RunFolder) -> dict[str, Any]:
-    import yaml
+    from dialoom.runtime.recorded import engine_entries
 
-    engines = (yaml.safe_load(folder.read("job.yaml") or b"{}") or {}).get("engines") or {}
-    found = [e for e in engines.values() if e["use"] == "vllm"]
+    found = [e for e in engine_entries(folder).values() if e["use"] == "vllm"]
     if len(found) != 1:
         raise JobError(f"the run has {len(found)} vLLM engines", where=str(folder), hint="Bench a run of one.")
     return {k: v for k, v in found[0].items() if k != "use"}

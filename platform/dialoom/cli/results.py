@@ -89,7 +89,10 @@ def show(
     """Look at a run: its dialogues, or one dialogue turn by turn."""
     folder = existing_run(run, "dialogues", "turns", "calls", "messages")
     if dialogue is None:
+        from dialoom.cli.summary import show_paid
+
         _list(folder.path, outcome, most)
+        show_paid(folder)
         return
     from dialoom.cli.dialogue_view import show_dialogue
 

@@ -47,20 +47,17 @@ def overrides(settings: list[str]) -> dict[str, Any]:
 def planned(job_file: Path, settings: list[str], replay: str | None = None) -> Plan:
     """The plan of a job file, checked in full. Raises JobError and SchemaError.
 
-    With ``replay`` every engine is one that stands for the engine of the same name in that run. Modules beside the job
-    file can be imported, after all others.
+    With ``replay`` every engine is one that stands for the engine of the same name, and cell, in that run. Modules
+    beside the job file can be imported, after all others.
     """
-    from dialoom.job import EngineEntry, load_job
+    from dialoom.job import load_job
     from dialoom.runtime.plan import make_plan
 
     job, file = load_job(job_file, overrides(settings))
     sys.path.append(str(file.path.parent.absolute()))
-    if replay is not None:
-        place = replay if "://" in replay else str(Path(replay).absolute())
-        engines = {n: EngineEntry(use="replay", run=place, engine=n) for n in job.engines}
-        renamed = any(s.startswith("name=") for s in settings)
-        job = job.model_copy(update={"engines": engines, "name": job.name if renamed else f"{job.name}-replay"})
-    return make_plan(job, file)
+    if replay is not None and not any(s.startswith("name=") for s in settings):
+        job = job.model_copy(update={"name": f"{job.name}-replay"})
+    return make_plan(job, file, replay)
 
 
 def run(
@@ -69,6 +66,9 @@ def run(
     reuse: Annotated[list[str], typer.Option(help="Run folder whose recorded calls may answer.")] = [],  # noqa: B006
     replay: Annotated[
         str | None, typer.Option(help="Answer every call from this run's call log; no engine is started.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(metavar="USD", help="Stop once this session has paid so much (limits.cost_usd).")
     ] = None,
     tracking: Annotated[bool, typer.Option(help="Log to MLflow.")] = True,
     log_format: LogFormat = "auto",
@@ -81,6 +81,8 @@ def run(
     settings = list(set_)
     if reuse:
         settings.append(f"run.reuse={json.dumps(list(reuse))}")
+    if max_cost is not None:
+        settings.append(f"limits.cost_usd={max_cost}")
     plan = planned(job, settings, replay)
     result = execute(plan, tracking=tracking, log_format=log_format)
     raise typer.Exit(result.status)

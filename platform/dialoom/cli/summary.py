@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,10 +12,15 @@ from dialoom.cli.terminal import count, duration, err, out, safe, show_error, ta
 from dialoom.tabular import Cell, Table, shown
 
 if TYPE_CHECKING:
-    from dialoom.estimate import Estimate
+    from dialoom.estimate import Estimate, Range
     from dialoom.run import RunResult
+    from dialoom.runtime.folder import RunFolder
     from dialoom.runtime.plan import Plan
     from dialoom.scoring import GroupScores, Score, ScoreReport
+
+
+LEAST_USD = 0.00005
+"""Less is not shown."""
 
 
 def show_result(result: RunResult) -> None:
@@ -37,6 +42,7 @@ def show_result(result: RunResult) -> None:
     cached = c["cached_tokens"] / c["prompt_tokens"] if c["prompt_tokens"] else 0.0
     line.append(f", {count(c['prompt_tokens'])} tokens in ({cached:.0%} cached), {count(c['output_tokens'])} out")
     out.print(line, soft_wrap=True)
+    show_paid(result.folder)
     out.print(Text.assemble(("run folder    ", "dim"), str(result.folder)), soft_wrap=True)
     if result.tracking:
         _tracking(result.tracking)
@@ -47,6 +53,32 @@ def show_result(result: RunResult) -> None:
         show_error(result.error)
     if not result.complete:
         err.print(Text("Some units are owed: run the same command again to go on.", style="yellow"))
+
+
+def show_paid(folder: RunFolder) -> None:
+    """What all sessions of the run paid; nothing where its engines have no price, or it has no traces yet."""
+    from dialoom.costs import run_paid
+    from dialoom.errors import StorageError
+
+    try:
+        for table in ("dialogues", "calls"):  # another machine may have written them
+            folder.fetch(f"traces/{table}.parquet")
+        paid = run_paid(folder)
+    except StorageError:
+        return
+    if paid is None:
+        return
+    line = Text.assemble(("paid          ", "dim"), f"{dollars(paid.total_usd)} by all sessions")
+    if paid.gpu_usd:
+        line.append(f", {dollars(paid.gpu_usd)} of it for GPUs")
+    if paid.rowless_usd >= LEAST_USD:
+        line.append(f", {dollars(paid.rowless_usd)} for calls that no row holds as paid")
+    out.print(line, soft_wrap=True)
+
+
+def dollars(usd: float) -> str:
+    """An amount as it is shown."""
+    return f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}"
 
 
 def _outcomes(result: RunResult) -> None:
@@ -69,24 +101,37 @@ def _tracking(uri: str) -> None:
 def show_estimate(found: Estimate) -> None:
     """What a job will need, with ranges."""
     size = found.size
-    title = (
-        f"{size.dialogues:,} dialogues, {size.user_turns:,} user turns, {found.units:,} units ({found.sampled} sampled)"
-    )
+    sampled = f"{found.sampled:,} of {found.sampled_dialogues:,} dialogues sampled"
+    title = f"{size.dialogues:,} dialogues, {size.user_turns:,} user turns, {found.units:,} units ({sampled})"
     rows = table(title, "", "estimate", "90 % range", right=("estimate", "90 % range"))
-    lines = {
-        "calls": (found.calls, count),
-        "prompt tokens": (found.prompt_tokens, count),
-        "of these cached": (found.cached_tokens, count),
-        "output tokens": (found.output_tokens, count),
-        "time": (found.seconds, lambda s: duration(s) if s == s else "–"),
-    }
-    if found.cost_usd is not None:
-        lines["cost"] = (found.cost_usd, lambda usd: f"${usd:,.4f}" if usd < 1 else f"${usd:,.2f}")
-    for name, (r, form) in lines.items():
+    for name, r, form in _estimate_lines(found):
         rows.add_row(name, form(r.value), f"{form(r.low)}\u00a0–\u00a0{form(r.high)}")
     out.print(rows)
+    if found.paid.calls != found.calls:
+        out.print("Equal calls are paid once; attributed, each cell bears all of its own.", style="dim")
+    if found.cost_usd is not None:
+        out.print("Hold the run to a budget: dialoom run JOB --max-cost USD", style="dim")
+    for note in found.notes:
+        out.print(safe(note, 500, "dim"), soft_wrap=True)
     if size.bad_records:
         out.print(f"{size.bad_records} records cannot be read", style="yellow")
+
+
+def _estimate_lines(found: Estimate) -> Iterator[tuple[str, Range, Callable[[float], str]]]:
+    """Name, figure and form of every line: what is paid, and what is attributed where that is another figure."""
+    forms: dict[str, tuple[str, Callable[[float], str]]] = {
+        "calls": ("calls", count),
+        "prompt_tokens": ("prompt tokens", count),
+        "cached_tokens": ("of these cached", count),
+        "output_tokens": ("output tokens", count),
+        "cost_usd": ("cost", dollars),
+    }
+    differs = any(getattr(found.paid, name) != getattr(found, name) for name in forms)
+    for kind, amounts in (("paid", found.paid), ("attributed", found))[: 1 + differs]:
+        for name, (label, form) in forms.items():
+            if (amount := getattr(amounts, name)) is not None:
+                yield f"{label}, {kind}" if differs else label, amount, form
+    yield "time", found.seconds, lambda s: duration(s) if s == s else "–"
 
 
 def show_plan(plan: Plan) -> None:
@@ -106,6 +151,8 @@ def show_plan(plan: Plan) -> None:
     rows.add_row("data", safe(f"{data.reader}: {', '.join(data.paths)}"))
     rows.add_row("workers", f"{plan.workers}, {plan.units_per_worker} units at once in each")
     out.print(rows)
+    for note in plan.notes:
+        err.print(Text.assemble(("note: ", "yellow"), safe(note, 500)), soft_wrap=True)
     out.print("The job is valid; nothing was started.", style="green")
 
 

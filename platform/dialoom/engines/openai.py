@@ -265,7 +265,7 @@ class OpenAIEngine:
             cause = f"{type(caught.__cause__).__name__}: {caught.__cause__}" if caught.__cause__ else str(caught)
             error = EngineDown(f"the connection failed ({cause})", where=self._url, hint="Is it running?")
         # Raised out here, an error does not drag the client's own one along: that one holds the request's headers.
-        if failure is not None and failure.status == 404 and model_matters:
+        if failure is not None and failure.status == 404 and model_matters and not failure.moderated:
             error = unknown_model(failure, self._config.model, await self._offered(), where=self._url)
         elif failure is not None:
             error = engine_error(failure, where=self._url, **self._key())

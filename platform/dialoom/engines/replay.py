@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import yaml
 
@@ -10,6 +11,7 @@ from dialoom.engine import EngineConfig, EngineIdentity, Request, Response
 from dialoom.errors import JobError, NotRecorded
 from dialoom.registry import did_you_mean
 from dialoom.runtime.folder import open_folder
+from dialoom.runtime.recorded import engine_entries
 
 
 class ReplayConfig(EngineConfig, frozen=True):
@@ -19,6 +21,8 @@ class ReplayConfig(EngineConfig, frozen=True):
     """Folder of the run whose calls are replayed."""
     engine: str | None = None
     """Name of the engine in that run; not needed where it had one."""
+    cell: str | None = None
+    """Sweep cell of that run in which it had that name; not needed where all cells name the same engine so."""
 
 
 class ReplayEngine:
@@ -49,17 +53,36 @@ class ReplayEngine:
         """Nothing to free."""
 
 
+def recorded_engines(run: str) -> dict[str, dict[str, Any]]:
+    """Sweep cell to the identities of its engines, by name; the cell of a run without a sweep is "".
+
+    Raises JobError where there is no run.
+    """
+    identity = (open_folder(run).read_json("run.json") or {}).get("identity")
+    if not identity:
+        raise JobError("there is no run here", where=run, hint="Name a run folder that holds run.json.")
+    return {cell: own["engines"] for cell, own in (identity.get("cells") or {"": identity}).items()}
+
+
 def recorded_identity(config: ReplayConfig) -> EngineIdentity:
-    """Identity of the engine as the run recorded it. Raises JobError where there is no such run or engine."""
-    record = open_folder(config.run).read_json("run.json")
-    if record is None:
-        raise JobError("there is no run here", where=config.run, hint="Name a run folder that holds run.json.")
-    engines = record["identity"]["engines"]
-    name = config.engine or (next(iter(engines)) if len(engines) == 1 else None)
-    if name is None or name not in engines:
-        hint = did_you_mean(config.engine or "", list(engines))
+    """Identity of the engine as the run recorded it. Raises JobError where there is no such run, cell or engine."""
+    cells = recorded_engines(config.run)
+    if config.cell is not None:
+        if config.cell not in cells:
+            hint = did_you_mean(config.cell, [c for c in cells if c])
+            raise JobError(f"'{config.cell}' is no cell of the recorded run", where=config.run, hint=hint)
+        cells = {config.cell: cells[config.cell]}
+    names = list(dict.fromkeys(name for engines in cells.values() for name in engines))
+    name = config.engine or (names[0] if len(names) == 1 else None)
+    if name is None or name not in names:
+        hint = did_you_mean(config.engine or "", names)
         raise JobError(f"engine '{config.engine or ''}' is not one of the recorded run's", where=config.run, hint=hint)
-    return EngineIdentity(**engines[name])
+    found = {cell: engines[name] for cell, engines in cells.items() if name in engines}
+    identity = next(iter(found.values()))
+    if any(other != identity for other in found.values()):
+        hint = f"Give 'cell' too: {', '.join(found)}."
+        raise JobError(f"engine '{name}' is not the same in all cells of the recorded run", where=config.run, hint=hint)
+    return EngineIdentity(**identity)
 
 
 class ReplayPlugin:
@@ -102,8 +125,9 @@ class ReplayPlugin:
 
 def _answered_from(run: str) -> list[str]:
     """Runs whose recorded calls answered some of this run's."""
-    job = yaml.safe_load(open_folder(run).read("job.yaml") or b"{}") or {}
-    replayed = [e["run"] for e in (job.get("engines") or {}).values() if e.get("use") == "replay"]
+    folder = open_folder(run)
+    job = yaml.safe_load(folder.read("job.yaml") or b"{}") or {}
+    replayed = [e["run"] for e in engine_entries(folder).values() if e.get("use") == "replay"]
     return [*((job.get("run") or {}).get("reuse") or ()), *replayed]
 
 

@@ -2,7 +2,8 @@
 
 A segment is a file of records: 4 bytes length, 4 bytes CRC-32, then the digest (16 bytes) and the response as JSON. A
 torn or damaged record ends the reading of its segment; what stands before it counts. One writer owns a segment. The
-response is an array of six fields; a seventh holds vectors, where there are any: base64 of little-endian doubles.
+response is an array of six fields; a seventh holds vectors, where there are any: base64 of little-endian doubles; an
+eighth names the engine that was paid for it.
 """
 
 from __future__ import annotations
@@ -213,12 +214,12 @@ class CallLog:
             log.warning("a recorded call cannot be read again (file %s): %s", self._index.name(place.file), error)
             return None
 
-    def append(self, digest: bytes, response: Response) -> None:
-        """Store a response; a digest that is stored already is left as it is."""
+    def append(self, digest: bytes, response: Response, engine: str = "") -> None:
+        """Store a response of ``engine``; a digest that is stored already is left as it is."""
         if digest in self._fresh or (digest in self._index and digest not in self._unreadable):
             return
         self._fresh[digest] = response
-        self._buffer.append((digest, packed(digest, encode_response(response))))
+        self._buffer.append((digest, packed(digest, encode_response(response, engine))))
 
     async def flush(self) -> None:
         """Write what is buffered, and make it safe on disk. Raises StorageError; the buffer is kept then."""
@@ -311,7 +312,7 @@ def kept(response: Response, *, attempts: int | None = None, replica: str | None
     )
 
 
-def encode_response(response: Response) -> bytes:
+def encode_response(response: Response, engine: str = "") -> bytes:
     """A response, already in the form of :func:`kept`, as JSON; ``attempts`` and ``replica`` are left out."""
     u = response.usage
     record: list[Any] = [
@@ -322,9 +323,19 @@ def encode_response(response: Response) -> bytes:
         response.tool_calls,
         response.logprobs,
     ]
-    if response.vectors:
+    if response.vectors or engine:
         record.append([base64.b64encode(struct.pack(f"<{len(v)}d", *v)).decode() for v in response.vectors])
+    if engine:
+        record.append(engine)
     return orjson.dumps(record)
+
+
+def paid_for(data: bytes) -> tuple[str, Usage] | None:
+    """(engine, what it was paid for) of an encoded response, "" for an unnamed engine; None for a refusal."""
+    fields = orjson.loads(data)
+    if fields[1].startswith("refused:"):
+        return None
+    return (fields[7] if len(fields) > 7 else ""), Usage(*fields[2])
 
 
 def decode_response(data: bytes) -> Response:

@@ -43,6 +43,8 @@ POISON_CRASHES = 4
 """A call that was under way in so many crashes is given up."""
 SHUN_S = 2.0
 """So long a replica that could not be reached gets no calls while others can; doubled each time, up to a minute."""
+REFUSED_IN_A_ROW = 20
+"""So many different calls, refused one after the other, tell of the engine and not of the calls."""
 
 
 @dataclass(slots=True)
@@ -80,6 +82,10 @@ class Pool:
     price: Price | None = None
     _shunned: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Replica to its failures in a row and the time until which it is left alone."""
+    _answers: bool = False
+    """Whether it answered a call of this worker."""
+    _refused: set[bytes] = field(default_factory=set)
+    """Digests of the calls refused since its last answer."""
 
     def pick(self, dialogue_id: str) -> Replica | None:
         """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
@@ -110,8 +116,28 @@ class Pool:
 
     def answered(self, replica: Replica) -> None:
         """The replica answers."""
+        self._answers = True
+        self._refused.clear()
         if self._shunned:
             self._shunned.pop(replica.name, None)
+
+    def refused(self, digest: bytes, error: EngineRefused | RequestRefused) -> EngineRefused | RequestRefused:
+        """What the refusal of a call means: EngineRefused, that no call will pass; RequestRefused, that this one won't.
+
+        An engine that answers others means this call. One that never answered a call is wrong as a whole: at once
+        where the endpoint says that it refuses more than the request, else after REFUSED_IN_A_ROW calls.
+        """
+        if len(self._refused) < REFUSED_IN_A_ROW:
+            self._refused.add(digest)
+        many = len(self._refused) >= REFUSED_IN_A_ROW
+        if isinstance(error, RequestRefused):
+            if self._answers or not many:
+                return error
+            what = f"no call was answered, and {REFUSED_IN_A_ROW} were refused: {error.what}"
+            return EngineRefused(what, where=error.where, hint=error.hint)
+        if error.certain or many or not self._answers:
+            return error
+        return RequestRefused(error.what, where=error.where, hint=error.hint)
 
 
 class _Abandoned(Exception):
@@ -183,10 +209,12 @@ class EngineClient:
                 self.counts.retries += 1
             except NotRecorded as error:
                 raise self._log.refusal(digest) or error from None
-            except (PromptTooLong, RequestRefused) as error:
-                error.__dict__["attempts"] = attempt
-                self._log.refuse(digest, error)
-                raise
+            except (PromptTooLong, RequestRefused, EngineRefused) as error:
+                meant = error if isinstance(error, PromptTooLong) else pool.refused(digest, error)
+                meant.__dict__["attempts"] = attempt
+                if not isinstance(meant, EngineRefused):
+                    self._log.refuse(digest, meant)
+                raise meant from None
             except EngineError as error:
                 tries += 1
                 error.__dict__["attempts"] = attempt
@@ -199,7 +227,7 @@ class EngineClient:
         latency_s = time.perf_counter() - started
         response = kept(response, attempts=attempt, replica=replica.name)
         fault_point("answer")
-        self._log.append(digest, response)
+        self._log.append(digest, response, engine)
         counts, usage = self.counts, response.usage
         counts.calls += 1
         counts.prompt_tokens += usage.prompt_tokens

@@ -8,7 +8,6 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +26,14 @@ from dialoom.runtime.cluster import (
     within,
 )
 from dialoom.runtime.ending import Ending
+from dialoom.runtime.engine_time import EngineTime
 from dialoom.runtime.feed import Feed
 from dialoom.runtime.folder import RunFolder, open_folder
 from dialoom.runtime.host import EngineHost
 from dialoom.runtime.index import Index
 from dialoom.runtime.limits import Limits
 from dialoom.runtime.plan import Plan
-from dialoom.runtime.progress import Progress
+from dialoom.runtime.progress import Observe, Progress
 from dialoom.runtime.ray_metrics import RayMetrics
 from dialoom.runtime.suspects import Suspects
 from dialoom.runtime.worker import Lease, Report, Worker, segment_name
@@ -66,16 +66,17 @@ class _Slot:
 
 
 class Driver:
-    """Runs one plan in one folder. ``observe`` is called about four times a second with the progress."""
+    """Runs one plan in one folder, within what the session's ``limits`` leave to it."""
 
     def __init__(
-        self, plan: Plan, folder: RunFolder, feed: Feed, index: Index, epoch: int, observe: Callable[[Progress], None]
+        self, plan: Plan, folder: RunFolder, feed: Feed, index: Index, epoch: int, observe: Observe, limits: Limits
     ) -> None:
         self.progress = Progress()
         self.ending = Ending.DONE
         self.error: DialoomError | None = None
         self.engines: dict[str, list[dict[str, Any]]] = {}
         self.engine_time: dict[str, dict[str, float]] = {}
+        self._up = EngineTime(folder, epoch, plan.engines)
         self._plan = plan
         self._folder = folder
         self._feed = feed
@@ -92,7 +93,7 @@ class Driver:
         self._engines_up = asyncio.Event()
         self._losses = 0
         self._trouble_since: float | None = None
-        self._limits = Limits(plan.options.limits)
+        self._limits = limits
         self._suspects = Suspects()
         self._raylet = own_raylet()
 
@@ -101,28 +102,21 @@ class Driver:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
-        watcher = asyncio.create_task(self._watch())
+        beside = [asyncio.create_task(self._watch()), asyncio.create_task(self._up.keep_written())]
         try:
             self.progress.phase = "loading engines"
             self._make_hosts()
             await self._serve_all()
             await self._close_rest()
             await self._close()
-            self._account_engines()
         finally:
-            watcher.cancel()
+            for task in beside:
+                task.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
             self._kill()
-
-    def _account_engines(self) -> None:
-        """Seconds that each engine's replicas were up, and what their GPUs cost in that time."""
-        up_s = time.monotonic() - self.progress.started
-        for name, spec in self._plan.engines.items():
-            replica_s = up_s * spec.replicas if spec.hosted else 0.0
-            gpus = float(spec.resources.get("num_gpus", 0)) or 1.0
-            gpu_usd = replica_s * gpus / 3600.0 * spec.price.gpu_hour if spec.price is not None else 0.0
-            self.engine_time[name] = {"replica_s": replica_s, "gpu_usd": gpu_usd}
+            self._up.end()
+            self.engine_time = self._up.figures()
 
     def stop(self, ending: Ending, error: DialoomError | None = None) -> None:
         """Stop in good order; the first reason counts."""
@@ -149,8 +143,10 @@ class Driver:
             self.stop(Ending.WORKERS, EngineDown("Ray's own process on this machine (raylet) has ended", hint=hint))
 
     def _check_limits(self) -> None:
-        if self.progress.phase == "running" and (reached := self._limits.reached(self.progress, time.monotonic())):
-            self.stop(*reached)
+        gpu_usd = sum(e["gpu_usd"] for e in self._up.figures().values())
+        reached = self._limits.reached if self.progress.phase == "running" else self._limits.spent
+        if met := reached(self.progress, time.monotonic(), gpu_usd):
+            self.stop(*met)
 
     async def _watch(self) -> None:
         publish = RayMetrics(self._plan.name) if self._plan.options.run.ray_metrics else None
@@ -194,6 +190,7 @@ class Driver:
         """The engines' actors; they load at once."""
         import ray
 
+        silence_s = self._plan.options.limits.stall_s / 2  # a replica that hangs is replaced before the run gives up
         for name, spec in self._plan.engines.items():
             if not spec.hosted:
                 continue
@@ -205,9 +202,10 @@ class Driver:
                 num_gpus=spec.resources.get("num_gpus", 0),
                 scheduling_strategy="SPREAD",
             )
-            self._hosts[name] = [
-                actor.remote(spec.use, dict(spec.settings), i, spec.in_flight) for i in range(spec.replicas)
-            ]
+            self._hosts[name] = []
+            for i in range(spec.replicas):
+                self._up.asked(name, i)
+                self._hosts[name].append(actor.remote(spec.use, dict(spec.settings), i, spec.in_flight, silence_s))
 
     async def _index_calls(self) -> None:
         """Index what was recorded before, while the engines load."""
@@ -482,10 +480,11 @@ class Driver:
                     self._account(slot, await within(patience_s, slot.actor.stop.remote()))
                 except RayError as error:
                     log.warning("worker %s was lost while closing: %s", slot.name, first_line(error))
-        for hosts in self._hosts.values():
-            for host in hosts:
+        for name, hosts in self._hosts.items():
+            for i, host in enumerate(hosts):
                 with contextlib.suppress(RayError, TimeoutError):
                     await asyncio.wait_for(host.close.remote(), CLOSE_S)
+                self._up.closed(name, i)
 
     def _kill(self) -> None:
         import ray

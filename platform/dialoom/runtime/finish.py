@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dialoom.errors import DialoomError
+from dialoom.paid import paid_usage
 from dialoom.runtime.folder import open_folder
 from dialoom.traces.compact import compact
 
@@ -14,13 +15,15 @@ from dialoom.traces.compact import compact
 def finish(path: str, definitions: Sequence[str], gone: Sequence[str] = ()) -> dict[str, Any]:
     """Compact and score the run at ``path``; writes traces and ``scores.json``. ``gone`` as in :func:`compact`.
 
-    Returns ``{"compacted": ..., "scores": the report as a dict or None, "flat": metric name to value, "error": str}``.
+    Returns ``{"compacted": ..., "paid": see :func:`paid_usage`, "scores": the report as a dict or None, "flat": metric
+    name to value, "error": str}``.
     A score that cannot be computed leaves the traces as they are.
     """
     from dialoom.scoring import score_run
 
     folder = open_folder(path)
-    result: dict[str, Any] = {"compacted": asdict(compact(folder, gone)), "scores": None, "flat": {}, "error": ""}
+    result: dict[str, Any] = {"compacted": asdict(compact(folder, gone)), "paid": paid_usage(folder)}
+    result |= {"scores": None, "flat": {}, "error": ""}
     folder.fetch("run.json")
     try:
         report = score_run(folder.path, definitions=list(definitions) or None)

@@ -1,7 +1,7 @@
 """The run folder: where everything of one run lies, and the one way files get there.
 
 ```
-RUN/job.yaml run.json prompts/ epochs/ parts/ calls/ traces/ scores.json log.jsonl
+RUN/job.yaml run.json prompts/ epochs/ parts/ calls/ engine_time/ traces/ scores.json log.jsonl
 ```
 """
 

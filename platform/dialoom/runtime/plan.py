@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -96,7 +97,7 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """Hex digest (32 characters) of what decides the results: see :attr:`identity`."""
-        return _digest(self.identity)
+        return digest_of(self.identity)
 
     @cached_property
     def options(self) -> Job:
@@ -108,6 +109,19 @@ class Plan:
         """Other runs whose recorded calls may answer: those to reuse, and those that replay engines stand for."""
         replayed = [run for engine in self.engines.values() for run in engine.sources]
         return tuple(dict.fromkeys([*self.options.run.reuse, *replayed]))
+
+    @property
+    def notes(self) -> list[str]:
+        """What may surprise about the plan: engines at different URLs whose calls are taken for the same."""
+        found = []
+        for (a, one), (b, two) in itertools.combinations(self.engines.items(), 2):
+            urls = one.settings.get("base_url"), two.settings.get("base_url")
+            if urls[0] != urls[1] and one.identity == two.identity:
+                found.append(
+                    f"engines '{a}' and '{b}' have different URLs but the same identity: what one has answered is "
+                    "never asked of the other. Give each a 'revision' of its own if they may answer differently."
+                )
+        return found
 
     @property
     def capacity(self) -> int:
@@ -155,7 +169,8 @@ def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, tree
 
 
-def _digest(tree: Any) -> str:
+def digest_of(tree: Any) -> str:
+    """Hex digest (32 characters) of a tree that JSON can hold."""
     return hashlib.blake2b(orjson.dumps(tree, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
@@ -181,8 +196,27 @@ def located(path: str, base: Path) -> str:
         raise JobError(f"'{path}' names no home folder", hint="Write the path out.") from error
 
 
-def make_plan(job: Job, file: YamlFile) -> Plan:
-    """The plan of ``job``, sweep and all. Raises JobError or SchemaError with file and line; starts nothing."""
+PATH_SETTINGS = ("answers", "model", "run")
+"""Settings of engines that may be paths; a model is one only where it looks like one."""
+
+
+def located_setting(key: str, value: Any, base: Path) -> Any:
+    """A setting of an engine, from ``base`` where it is a path. Raises JobError as :func:`located`."""
+    if key not in PATH_SETTINGS or not isinstance(value, str):
+        return value
+    is_path = value.startswith((".", "~", "$")) or (key != "model" and value)
+    return located(value, base) if is_path else value
+
+
+def make_plan(job: Job, file: YamlFile, replay: str | None = None) -> Plan:
+    """The plan of ``job``, sweep and all. Raises JobError or SchemaError with file and line; starts nothing.
+
+    With ``replay``, a run folder, every engine is one that stands for that run's.
+    """
+    if replay is not None:
+        from dialoom.runtime.replayed import replayed
+
+        job = replayed(job, file, replay)
     if job.sweep is None:
         return plan_cell(job, file)
     from dialoom.runtime.sweep import plan_sweep
@@ -214,15 +248,15 @@ def plan_cell(job: Job, file: YamlFile) -> Plan:
         "code": dialoom.__version__,
         "schema": schema.digest,
         "methods": {v.method: {"use": v.use, "settings": dict(v.settings), "roles": dict(v.roles)} for v in variants},
-        "engines": {n: _identity_record(e.identity) for n, e in engines.items()},
-        "prompts": {name: _digest(text) for name, text in prompts.items()},
+        "engines": {n: identity_record(e.identity) for n, e in engines.items()},
+        "prompts": {name: digest_of(text) for name, text in prompts.items()},
         "seed": job.seed,
         "trials": job.trials,
         "limits": job.limits.model_dump(include={"unit_calls", "unit_tokens", "unit_s"}),
     }
     _check_writable(identity)
     with placed(file, "data", "options"):
-        resolved = _dumped(job)
+        resolved = dumped(job)
     resolved["data"]["paths"] = data.paths
     resolved["data"]["options"] |= data.located_options
     resolved["schema"] = {n: p and located(p, base) for n, p in resolved["schema"].items()}
@@ -233,7 +267,8 @@ def plan_cell(job: Job, file: YamlFile) -> Plan:
     return Plan(job.name, tuple(variants), engines, schema, seen, resolved, identity, prompts)
 
 
-def _dumped(job: Job) -> dict[str, Any]:
+def dumped(job: Job) -> dict[str, Any]:
+    """All fields of the job as plain data. Raises JobError for what cannot be recorded."""
     try:
         return job.model_dump(mode="json", by_alias=True)
     except PydanticSerializationError as error:
@@ -324,13 +359,21 @@ def _schemas(job: Job, file: YamlFile, base: Path) -> tuple[Schema, tuple[str, .
 
 
 def _check_cost_limit(job: Job, engines: Mapping[str, EngineSpec], file: YamlFile) -> None:
-    unpriced = [name for name, e in engines.items() if e.price is None]
-    if job.limits.cost_usd is not None and unpriced:
-        raise JobError(
-            f"engine '{unpriced[0]}' has no price, so what it costs cannot be limited",
-            where=file.where(("limits", "cost_usd")),
-            hint="Set its 'price' to a name of the price table or of this job's 'prices'.",
-        )
+    """Raises JobError for a limit in dollars with an engine whose cost cannot be counted."""
+    if job.limits.cost_usd is None:
+        return
+    for name, engine in engines.items():
+        if engine.sources:
+            continue  # recorded answers cost nothing
+        if engine.price is None:
+            what = f"engine '{name}' has no price, so what it costs cannot be limited"
+            hint = "Set its 'price' to a name of the price table or of this job's 'prices'."
+        elif engine.price.gpu_hour and not engine.hosted:
+            what = f"engine '{name}' has a price by the GPU hour and does not run here, so its hours cannot be counted"
+            hint = "Give it a price for tokens, or limit its time: limits.wall_s."
+        else:
+            continue
+        raise JobError(what, where=file.where(("limits", "cost_usd")), hint=hint)
 
 
 def _price(name: str | None, job: Job, file: YamlFile, engine: str) -> Price | None:
@@ -343,11 +386,9 @@ def _price(name: str | None, job: Job, file: YamlFile, engine: str) -> Price | N
 def _engine(entry: EngineEntry, job: Job, file: YamlFile, name: str, base: Path) -> EngineSpec:
     plugin, config = plugin_settings("engines", entry, file, ("engines", name))
     settings = _settings(config)
-    for key in ("answers", "model", "run"):
-        value = settings.get(key)
-        if isinstance(value, str) and (value.startswith((".", "~", "$")) or (key != "model" and value)):
-            with placed(file, "engines", name, key):
-                settings[key] = located(value, base)
+    for key, value in settings.items():
+        with placed(file, "engines", name, key):
+            settings[key] = located_setting(key, value, base)
     config = plugin.config.model_validate(settings)
     with placed(file, "engines", name):
         identity = plugin.create(config, replica=0).identity
@@ -401,7 +442,7 @@ def _settings(config: BaseModel) -> dict[str, Any]:
     return config.model_dump(mode="json")
 
 
-def _identity_record(identity: EngineIdentity) -> dict[str, Any]:
+def identity_record(identity: EngineIdentity) -> dict[str, Any]:
     return {
         "engine": identity.engine,
         "model": identity.model,

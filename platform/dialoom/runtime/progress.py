@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dialoom.outcome import Outcome
@@ -75,3 +75,7 @@ class Progress:
             "live/fallback_rate": self.share("fallback"),
             "live/retries": float(self.counts["retries"]),
         }
+
+
+Observe = Callable[[Progress], None]
+"""Is shown the progress about four times a second."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import yaml
 
 from dialoom.engine import Address
 from dialoom.errors import StorageError
@@ -54,6 +57,16 @@ def index_calls(run: str, sources: Sequence[str], epoch: int) -> str:
     for stale in old:
         folder.remove(stale)
     return name
+
+
+def engine_entries(folder: RunFolder) -> Mapping[str, Mapping[str, Any]]:
+    """Plug-in (``use``) and settings of every engine that ever ran in a run folder, by its name in the traces.
+
+    Raises StorageError.
+    """
+    known = (folder.read_json("run.json") or {}).get("engine_entries")
+    job = {} if known else yaml.safe_load(folder.read("job.yaml") or b"{}") or {}  # older records have the job alone
+    return known or job.get("engines") or {}
 
 
 def answers_used(runs: Sequence[RunFolder], digests: Iterable[bytes]) -> dict[tuple[bytes, Address], tuple[str, float]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dialoom import registry
 from dialoom.errors import JobError
 from dialoom.job import Job, SweepConfig, parse_part
-from dialoom.runtime.plan import EngineSpec, Plan, Variant, placed, plan_cell
+from dialoom.runtime.plan import EngineSpec, Plan, Variant, dumped, located_setting, placed, plan_cell
 from dialoom.yaml_file import YamlFile
 
 FIELDS = ("methods", "engines", "roles", "seed")
@@ -24,9 +25,9 @@ def plan_sweep(job: Job, sweep: SweepConfig, file: YamlFile) -> Plan:
     """The plan of all cells together. Raises JobError placed at the sweep for a cell that is wrong."""
     plans: dict[str, Plan] = {}
     cells: dict[str, dict[str, Any]] = {}
-    for name, fields in _cells(sweep, file):
+    for name, fields in cells_of(sweep, file):
         with placed(file, "sweep"):
-            plans[name] = plan_cell(*_applied(fields, file))
+            plans[name] = plan_cell(*applied(fields, file))
         cells[name] = fields
     if not plans:
         raise JobError("the sweep has no cell", where=file.where(("sweep",)), hint="Give it a grid or cells.")
@@ -40,26 +41,55 @@ def plan_sweep(job: Job, sweep: SweepConfig, file: YamlFile) -> Plan:
     first = next(iter(plans.values()))
     identity = {"cells": {name: plan.identity for name, plan in plans.items()}}
     prompts = {f"{name}/{path}": text for name, plan in plans.items() for path, text in plan.prompts.items()}
-    resolved = {**first.job, "sweep": {"grid": {}, "cells": [{"name": n, **f} for n, f in cells.items()]}}
     return replace(
         first,
+        name=job.name,
         variants=tuple(variants),
         engines=engines,
-        job=resolved,
+        job=_resolved(job, file, first, cells),
         identity=identity,
         prompts=prompts,
         cells=cells,
     )
 
 
-def _cells(sweep: SweepConfig, file: YamlFile) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(unique name, fields) of every cell."""
+def _resolved(job: Job, file: YamlFile, first: Plan, cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The job as it was before any cell, and all cells by name, with paths that hold from anywhere.
+
+    Methods and engines have their own fields only: a default filled in need not fit what a cell makes of them.
+    """
+    base = file.path.parent
+    resolved = dumped(job)
+    resolved |= {part: first.job[part] for part in ("data", "schema", "run")}  # no cell changes them
+    resolved["engines"] = _located(("engines",), resolved["engines"], base)
+    located = ({f: _located(f.split("."), v, base) for f, v in fields.items()} for fields in cells.values())
+    resolved["sweep"] = {"grid": {}, "cells": [{"name": n, **f} for n, f in zip(cells, located, strict=True)]}
+    return resolved
+
+
+def _located(field: Sequence[str], value: Any, base: Path) -> Any:
+    """What a field is set to, with the paths in the settings of engines from ``base``."""
+    if field[0] != "engines":
+        return value
+    if len(field) < 3 and isinstance(value, Mapping):
+        return {name: _located((*field, str(name)), inner, base) for name, inner in value.items()}
+    if len(field) != 3:
+        return value
+    try:
+        return located_setting(field[2], value, base)
+    except JobError:  # every cell puts another value here, or its plan would have failed
+        return value
+
+
+def cells_of(sweep: SweepConfig, file: YamlFile) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(unique name, fields) of every cell. Raises JobError for a field that no cell may change."""
     taken: set[str] = set()
     for number, fields in enumerate([*_grid(sweep.grid), *(dict(c) for c in sweep.cells)]):
         given = fields.pop("name", None)
         name = _UNSAFE.sub("-", str(given) if given is not None else _label(fields))[:60] or f"cell-{number}"
         if name in taken:
-            name = f"{name}-{number}"
+            ends = (f"-{n}" for n in itertools.count(number))
+            name = next(other for end in ends if (other := f"{name[: 60 - len(end)]}{end}") not in taken)
         taken.add(name)
         for field in fields:
             if field.split(".")[0] not in FIELDS:
@@ -84,13 +114,13 @@ def _label(fields: Mapping[str, Any]) -> str:
     return ",".join(f"{n}={v}" for n, v in zip(names, fields.values(), strict=True))
 
 
-def _applied(fields: Mapping[str, Any], file: YamlFile) -> tuple[Job, YamlFile]:
-    """The job of one cell."""
+def applied(fields: Mapping[str, Any], file: YamlFile) -> tuple[Job, YamlFile]:
+    """The job of one cell. Raises JobError for a field that is not there."""
     data = copy.deepcopy(file.data)
     data.pop("sweep", None)
     data["methods"] = [{"use": m} if isinstance(m, str) else m for m in data.get("methods") or []]
     for field, value in fields.items():
-        _set(data, field, value)
+        _set(data, field, copy.deepcopy(value))  # a later field may change what lies in it
     cell = YamlFile(file.path, data, file.lines)
     return parse_part(Job, data, cell, ()), cell
 
@@ -135,6 +165,24 @@ def _merged(engines: dict[str, EngineSpec], plan: Plan) -> dict[str, str]:
             engines[same] = spec
         renamed[name] = same
     return renamed
+
+
+def with_kept_names(plan: Plan, recorded: Mapping[str, Mapping[str, Any]]) -> Plan:
+    """A sweep's plan with the names that its engines had in its folder before.
+
+    ``recorded`` are the settings of every engine that ran there. With other cells than before, engines are numbered
+    otherwise; traces and figures of the folder know each by one name.
+    """
+    if not plan.cells:
+        return plan
+    names: dict[str, str] = {}
+    for name, spec in plan.engines.items():
+        names[name] = next((n for n, entry in recorded.items() if entry == {"use": spec.use, **spec.settings}), "")
+    for name in (n for n, kept in names.items() if not kept):
+        numbered = (name if i == 1 else f"{name}-{i}" for i in itertools.count(1))
+        names[name] = next(n for n in numbered if n not in recorded and n not in names.values())
+    variants = tuple(replace(v, roles={role: names[e] for role, e in v.roles.items()}) for v in plan.variants)
+    return replace(plan, variants=variants, engines={names[n]: s for n, s in plan.engines.items()})
 
 
 def stages(plan: Plan, gpus: float) -> list[Plan]:

@@ -26,6 +26,8 @@ from dialoom.usage import Usage
 
 Row = dict[str, Any]
 TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "queue_s", "run_s", "latency_s")
+_LATER_TRIALS = 2**30
+"""Sampling seeds from here to 2**31 are those of a unit's later trials."""
 NO_TEXT = Sampling(max_tokens=0)
 """Sampling of calls for vectors."""
 
@@ -72,7 +74,7 @@ class UnitContext:
             sampling=Sampling(
                 temperature=self._temperature,
                 max_tokens=max_tokens or self._max_tokens,
-                seed=self._seed + address.trial if hot else None,
+                seed=sampling_seed(self._seed, address.trial) if hot else None,
                 stop=tuple(stop),
             ),
             address=address,
@@ -249,6 +251,17 @@ class UnitContext:
             "observation": storable(call.observation) or None,
             "rules": [storable(r) for r in call.rules],
         }
+
+
+def sampling_seed(seed: int, trial: int) -> int:
+    """The seed that engines get for one trial of a job or cell with ``seed``: not negative, of 32 bits with sign.
+
+    The first trial keeps a seed below 2**30. All pairs differ for seeds up to 100,000 and as many trials as a job may
+    have: a sweep over seeds never draws what another seed's later trial drew.
+    """
+    if trial == 0 and seed < _LATER_TRIALS:
+        return seed
+    return _LATER_TRIALS + (seed * 10_000 + trial) % _LATER_TRIALS
 
 
 def dump(tree: Any) -> str:

@@ -63,5 +63,7 @@ def one_dialogue(run: Path, dialogue_id: str) -> dict[str, list[dict[str, Any]]]
 
 def messages(run: Path, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Message id to (role, content)."""
+    if not ids:  # Arrow has no type for an empty list of them
+        return {}
     rows = read_table(run, "messages", where=pc.field("message_id").isin(list(set(ids)))).to_pylist()
     return {r["message_id"]: (r["role"], r["content"]) for r in rows}

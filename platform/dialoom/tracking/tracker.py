@@ -179,11 +179,14 @@ class Tracker:
     def _log_params(self, record: Mapping[str, Any]) -> None:
         from mlflow.entities import Param, RunTag
 
+        from dialoom.tracking.cells import BATCH_TAGS, MOST_CHARACTERS, run_tags
+
         params = [Param(metric_name(k), str(v)[:5000]) for k, v in flat_params(record).items()]
         for chunk in chunks(params, BATCH_PARAMS):
             self._client.log_batch(self._run_id, params=chunk)
-        tags = [RunTag(metric_name(k), str(v)[:4000]) for k, v in run_tags(record).items()]
-        self._client.log_batch(self._run_id, tags=tags)
+        tags = [RunTag(metric_name(k), str(v)[:MOST_CHARACTERS]) for k, v in run_tags(record).items()]
+        for chunk in chunks(tags, BATCH_TAGS):
+            self._client.log_batch(self._run_id, tags=chunk)
 
     def _log_cells(self, record: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
         from dialoom.scoring import ScoreReport
@@ -192,13 +195,18 @@ class Tracker:
         known = self._folder.read_json(RUN_IDS) or {}
         head = f"{shown_uri(self.uri)}#"
         children = {k.removeprefix(head): v for k, v in known.items() if k.startswith(head)}
+
+        def save(label: str, run_id: str) -> None:
+            known[f"{head}{label}"] = run_id
+            self._folder.put_json(RUN_IDS, known)
+
         report = ScoreReport.from_dict(scores)
-        made = log_cells(self._client, self._run_id, children, record, report, self._folder)
-        if made != children:
-            self._folder.put_json(RUN_IDS, {**known, **{f"{head}{label}": run for label, run in made.items()}})
+        log_cells(self._client, self._run_id, children, record, report, self._folder, save)
 
     def _log_artifacts(self, record: Mapping[str, Any]) -> None:
-        prompts = [f"prompts/{name}" for name in (record.get("identity") or {}).get("prompts") or {}]
+        from dialoom.tracking.cells import prompt_names
+
+        prompts = [f"prompts/{name}" for name in prompt_names(record)]
         for name in ("job.yaml", "run.json", "scores.json", *PLOTS, *prompts):
             if self._folder.read(name) is not None:
                 self._client.log_artifact(self._run_id, str(self._folder.fetch(name)), name.rpartition("/")[0] or None)
@@ -220,20 +228,6 @@ def flat_params(record: Mapping[str, Any]) -> dict[str, Any]:
 
     identity = record.get("identity") or {}
     return {k: v for k, v in flat(identity) if k and not k.startswith("prompts") and v is not None}
-
-
-def run_tags(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Digest, code version, engine and model revisions, prompt hashes, status."""
-    from dialoom.runtime.plan import flat
-
-    tags = {"dialoom.digest": record.get("digest"), "dialoom.status": record.get("status")}
-    for name, version in (record.get("versions") or {}).items():
-        tags[f"version.{name}"] = version
-    for name, engine in ((record.get("identity") or {}).get("engines") or {}).items():
-        tags |= {f"engine.{name}.{k}": engine.get(k) for k in ("model", "revision", "version")}
-    tags |= {f"prompt.{k}": v for k, v in flat((record.get("identity") or {}).get("prompts") or {})}
-    tags |= {f"data.{i}": f"{d['name']} {d['sha256']}" for i, d in enumerate((record.get("data") or [])[:50])}
-    return {k: v for k, v in tags.items() if v}
 
 
 def final_metrics(record: Mapping[str, Any], scores: Mapping[str, Any], folder: RunFolder) -> dict[str, float]:

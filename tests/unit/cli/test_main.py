@@ -66,6 +66,8 @@ def assert_refused(done: Any, *parts: str) -> None:
         (["run", "job.yaml", "--log-format", "jsn"], "--log-format jsn: there is no such format"),
         (["run", "job.yaml", "--reuse", "nope's [x]"], "--set run.reuse.0: 'nope's [x]' holds no recorded calls"),
         (["run", "job.yaml", "--replay", "nope"], "there is no run here"),
+        (["run", "job.yaml", "--max-cost", "5"], "limits.cost_usd: engine 'main' has no price"),
+        (["run", "job.yaml", "--max-cost", "0"], "limits.cost_usd: found 0.0: input should be greater than 0"),
         (["show", "nope"], "nope: there is no run here"),
         (["show", "runs/smal"], "Did you mean 'runs/small'?"),
         (["show", "runs/small", "dialogue"], "no dialogue 'dialogue' in this run"),

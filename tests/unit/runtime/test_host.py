@@ -24,7 +24,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         event.set()
         raise asyncio.CancelledError
 
-    monkeypatch.setattr(host.os, "_exit", end)
+    monkeypatch.setattr("os._exit", end)
     monkeypatch.setattr(host, "own_process_group", lambda: None)
     return event
 

@@ -43,6 +43,58 @@ def test_tokens_of_prompts_and_answers_count_together(limit: int, prompt: int, o
         assert "run the same command again" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("limit", "earlier", "now", "says"),
+    [
+        (
+            {"tokens": 100},
+            {"prompt_tokens": 50, "output_tokens": 20},
+            {"prompt_tokens": 20, "output_tokens": 10},
+            "100 of",
+        ),
+        ({"cost_usd": 1.0}, {"cost_usd": 0.75}, {"cost_usd": 0.25}, "$1.0000 of $1"),
+        ({"error_share": 0.5}, {"done": 15, "failed": 8}, {"done": 5, "failed": 3}, "11 of 20 units"),
+    ],
+)
+def test_what_earlier_stages_did_counts_in_later_ones(
+    limit: dict[str, Any], earlier: dict[str, Any], now: dict[str, Any], says: str
+) -> None:
+    limits = watch(**limit)
+    assert limits.reached(progress(**earlier), 100.0) is None
+    assert limits.reached(progress(**now), 100.0) is None
+    limits.end_stage(progress(**earlier))
+    limits.begin(105.0)
+    reached = limits.reached(progress(**now), 105.0)
+    assert reached is not None
+    assert says in str(reached[1])
+
+
+def test_time_goes_on_through_the_stages_of_a_session() -> None:
+    limits = watch(wall_s=10.0, stall_s=1e6)
+    limits.end_stage(progress(done=3))
+    limits.begin(105.0)
+    limits.leased(106.0)
+    assert limits.reached(progress(), 109.9) is None
+    assert limits.reached(progress(), 110.0) is not None
+
+
+def test_a_budget_can_be_used_up_before_anything_is_handed_out() -> None:
+    limits = Limits(LimitConfig(cost_usd=1.0, tokens=10, wall_s=1.0, stall_s=1.0))
+    assert limits.spent(progress(), 100.0, 0.5) is None, "time and standstill count from the start of work"
+    assert limits.spent(progress(), 100.0, 1.0) is not None
+    limits.end_stage(progress(prompt_tokens=10))
+    assert limits.spent(progress(), 100.0) is not None
+
+
+def test_dollars_of_gpus_count_beside_those_of_tokens_stage_by_stage() -> None:
+    limits = watch(cost_usd=1.0)
+    limits.end_stage(progress(cost_usd=0.25), 0.25)
+    assert limits.reached(progress(cost_usd=0.125), 100.0, 0.25) is None
+    reached = limits.reached(progress(cost_usd=0.25), 100.0, 0.25)
+    assert reached is not None
+    assert "limits.cost_usd: $1.0000 of $1 are spent" in str(reached[1])
+
+
 def test_wall_time_counts_from_the_first_lease() -> None:
     limits = watch(wall_s=10.0, stall_s=1e6)
     limits.leased(105.0)

@@ -168,7 +168,29 @@ def test_the_resolved_job_is_a_job(base: Plan) -> None:
     assert yaml.safe_load(yaml.safe_dump(dict(base.job))) == base.job
 
 
+def test_a_limit_in_dollars_takes_whatever_can_be_counted(tmp_path: Path) -> None:
+    for price, more in (("gpt-4.1-mini", {}), ("own", {"in_actor": True})):
+        engine = SCRIPTED | {"price": price, **more}
+        prices, limits = {"own": {"gpu_hour": 2.0}}, {"cost_usd": 1.0}
+        plan = small_plan(tmp_path, engines={"main": engine}, prices=prices, limits=limits)
+        assert plan.options.limits.cost_usd == 1.0
+
+
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "limit in dollars without a price": (
+        {"limits": {"cost_usd": 1.0}},
+        "limits.cost_usd",
+        "engine 'main' has no price, so what it costs cannot be limited",
+    ),
+    "limit in dollars with GPUs elsewhere": (
+        {
+            "engines": {"main": SCRIPTED | {"price": "own"}},
+            "prices": {"own": {"gpu_hour": 2.0}},
+            "limits": {"cost_usd": 1.0},
+        },
+        "limits.cost_usd",
+        "has a price by the GPU hour and does not run here, so its hours cannot be counted",
+    ),
     "role without an engine": (
         {"engines": {"a": SCRIPTED, "b": SCRIPTED}},
         "roles",

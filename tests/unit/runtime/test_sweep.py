@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from dialoom.errors import JobError
-from dialoom.job import load_job
-from dialoom.runtime.plan import Plan, make_plan
-from dialoom.runtime.sweep import stages
+from dialoom.job import SweepConfig, load_job
+from dialoom.runtime.plan import Plan, digest_of, make_plan
+from dialoom.runtime.sweep import cells_of, stages, with_kept_names
+from dialoom.yaml_file import YamlFile
 
 ROOT = Path(__file__).parents[3]
 RULE = "dialoom.methods.tracker._rule:answer"
@@ -100,3 +103,90 @@ def test_engines_share_a_stage_while_their_gpus_last(tmp_path: Path) -> None:
     gpu = {n: replace(s, hosted=True, heavy=True, resources={"num_gpus": 2.0}) for n, s in plan.engines.items()}
     sizes = {gpus: [len(p.variants) for p in stages(replace(plan, engines=gpu), gpus)] for gpus in (2, 4, 8)}
     assert sizes == {2: [1, 1, 1], 4: [2, 1], 8: [3]}
+
+
+def resolved(plan: Plan, folder: Path) -> Plan:
+    """The plan of the resolved job of ``plan``, as its run folder has it, read in another folder."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump(dict(plan.job), sort_keys=False), encoding="utf-8")
+    return make_plan(*load_job(path))
+
+
+def cell_digests(plan: Plan) -> dict[str, str]:
+    return {name: digest_of(identity) for name, identity in plan.identity["cells"].items()}
+
+
+GRID_FIELDS: dict[str, list[Any]] = {
+    "methods.0.k_max": [2, 3, 4],
+    "methods.tracker.protocol": ["text", "json"],
+    "methods.0": ["tracker", {"use": "tracker", "k_max": 5}, {"use": "srp"}],
+    "methods": [["srp"], [{"use": "tracker", "name": "again"}]],
+    "engines.m.model": ["a", "b"],
+    "engines.m": [{"use": "scripted", "answers": "./answers.jsonl"}, {"use": "openai", "model": "x"}],
+    "engines.m.answers": ["answers.jsonl"],
+    "engines": [{"m": {"use": "scripted", "rule": RULE, "model": "c"}}],
+    "seed": [0, 7],
+}
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(GRID_FIELDS)), st.integers(1, 2), max_size=2),
+    st.lists(st.dictionaries(st.sampled_from(sorted(GRID_FIELDS)), st.integers(0, 2), max_size=3), max_size=3),
+)
+@settings(max_examples=40)
+def test_the_resolved_job_plans_the_same_cells(
+    tmp_path_factory: pytest.TempPathFactory, grid: dict[str, int], listed: list[dict[str, int]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "answers.jsonl").write_text("", encoding="utf-8")
+    cells = [{f: GRID_FIELDS[f][i % len(GRID_FIELDS[f])] for f, i in cell.items()} for cell in listed]
+    sweep = {"grid": {f: GRID_FIELDS[f][:n] for f, n in grid.items()}, "cells": cells}
+    try:
+        plan = plan_of(folder, sweep=sweep)
+    except JobError:
+        assume(False)
+    again = resolved(plan, folder / "elsewhere")
+    assert cell_digests(again) == cell_digests(plan)
+    assert again.digest == plan.digest
+    assert again.variants == plan.variants
+    assert again.engines == plan.engines
+    assert again.job == plan.job
+
+
+def test_the_resolved_job_holds_the_base_as_it_was(tmp_path: Path) -> None:
+    """A cell that leaves a field alone has the job's own value of it, not that of the first cell."""
+    plan = plan_of(tmp_path, sweep={"cells": [{"name": "four", "methods.0.k_max": 4, "seed": 3}, {"name": "base"}]})
+    again = resolved(plan, tmp_path / "elsewhere")
+    assert {v.cell: (v.settings["k_max"], v.seed) for v in again.variants} == {
+        v.cell: (v.settings["k_max"], v.seed) for v in plan.variants
+    }
+    assert again.variants[0].settings["k_max"] != again.variants[1].settings["k_max"]
+
+
+def test_engines_keep_their_names_in_a_folder_whose_cells_change(tmp_path: Path) -> None:
+    a, b, c = ({"name": n, "engines.m.model": n} for n in "abc")
+    recorded = {n: {"use": s.use, **s.settings} for n, s in plan_of(tmp_path, sweep={"cells": [a, b]}).engines.items()}
+    plan = with_kept_names(plan_of(tmp_path, sweep={"cells": [c, b]}), recorded)
+    assert {v.cell: v.roles["main"] for v in plan.variants} == {"b": "m-2", "c": "m-3"}
+    assert {name: spec.settings["model"] for name, spec in plan.engines.items()} == {"m-2": "b", "m-3": "c"}
+
+
+@given(st.lists(st.sampled_from(["a" * 60, "a" * 70, "a" * 58 + "-1", "a b", "a-b", "a-b-2", ""]), max_size=6))
+def test_every_cell_has_a_name_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+    sweep = SweepConfig(cells=tuple({"name": n} for n in names))
+    file = YamlFile(tmp_path_factory.getbasetemp() / "job.yaml", {}, {})
+    found = [name for name, _ in cells_of(sweep, file)]
+    assert len(set(found)) == len(names)
+    assert all(len(name) <= 60 for name in found)
+    assert [n for n, _ in cells_of(SweepConfig(cells=tuple({"name": n} for n in found)), file)] == found
+
+
+def test_two_endpoints_taken_for_one_are_said(tmp_path: Path) -> None:
+    cells: list[dict[str, Any]] = [{"name": n, "engines.m.base_url": f"http://{n}:1/v1"} for n in "ab"]
+    engines = {"m": {"use": "openai", "model": "x"}}
+    (note,) = plan_of(tmp_path, engines=engines, sweep={"cells": cells}).notes
+    assert "'m' and 'm-2'" in note
+    assert "'revision'" in note
+    told_apart = [cell | {"engines.m.revision": cell["name"]} for cell in cells]
+    assert plan_of(tmp_path, engines=engines, sweep={"cells": told_apart}).notes == []

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dialoom.dialogue import Dialogue, Frame, Speaker, Turn
 from dialoom.engine import Message
 from dialoom.errors import DialoomError, EngineRefused, LimitReached, NotRecorded, PromptTooLong
+from dialoom.job import MOST
 from dialoom.method import Fired, Support, TurnTrace
 from dialoom.outcome import Outcome
 from dialoom.runtime import parts
@@ -23,7 +24,7 @@ from dialoom.runtime.client import EngineClient, Pool
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.gate import Gate
 from dialoom.runtime.replicas import LocalReplica
-from dialoom.runtime.unit_context import UnitContext
+from dialoom.runtime.unit_context import UnitContext, sampling_seed
 from dialoom.state import BeliefState, SlotRef
 from dialoom.unit import UnitKey
 from support.jobs import TINY, small_plan
@@ -97,8 +98,23 @@ def test_a_request_says_who_asks_and_how(make: Make) -> None:
         ("d", 1, 1, "tiny", "", 3),
         ("d", 4, 0, "tiny", "", 3),
     ]
-    assert (first.sampling.temperature, first.sampling.max_tokens, first.sampling.seed) == (0.5, 9, 43)
+    assert (first.sampling.temperature, first.sampling.max_tokens, first.sampling.seed) == (
+        0.5,
+        9,
+        sampling_seed(40, 3),
+    )
     assert (second.sampling.max_tokens, second.sampling.stop) == (4, ("x",))
+
+
+def test_no_two_trials_of_a_sweep_over_seeds_share_a_sampling_seed() -> None:
+    assert [sampling_seed(seed, 0) for seed in (0, 1, 2, 2**30 - 1)] == [0, 1, 2, 2**30 - 1]
+    pairs = [(seed, trial) for seed in (*range(200), 1234, 99_999) for trial in (*range(50), 9_999)]
+    assert len({sampling_seed(*pair) for pair in pairs}) == len(pairs)
+
+
+@given(st.integers(0, MOST), st.integers(0, 9_999))
+def test_a_sampling_seed_fits_every_engine(seed: int, trial: int) -> None:
+    assert 0 <= sampling_seed(seed, trial) < 2**31
 
 
 def test_no_seed_is_sent_where_nothing_is_drawn(make: Make) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dialoom.errors import TrackingError
 from dialoom.runtime.progress import Progress
 from dialoom.tracking import tracker as tracker_module
+from dialoom.tracking.cells import run_tags
 from dialoom.tracking.tracker import (
     RUN_IDS,
     Tracker,
@@ -24,7 +25,6 @@ from dialoom.tracking.tracker import (
     default_uri,
     flat_params,
     metric_name,
-    run_tags,
     shown_uri,
 )
 from support.jobs import TINY
