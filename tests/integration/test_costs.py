@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from dialoom.costs import costs, run_paid
+from dialoom.errors import EngineError
 from dialoom.run import run
 from dialoom.runtime.ending import Ending
+from dialoom.runtime.engine_time import engine_time
 from dialoom.runtime.folder import RunFolder
 from support.command import command
 from support.jobs import SCRIPTED, chat, small_plan
@@ -46,3 +48,20 @@ def test_all_sessions_together_are_what_was_paid(
     assert len(folder.names("engine_time", ".json")) == 2
     shown = command(monkeypatch, capsys)("show", str(folder.path))
     assert f"paid          ${paid.total_usd:,.2f} by all sessions" in shown.out
+
+
+def test_the_time_in_which_an_engine_loads_is_paid_also_where_it_never_comes_up(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"dialogue_id": "d0", "turn": 0, "answers": ["a", "b"]}\n')
+    engine = {"use": "scripted", "answers": str(answers), "in_actor": True, "price": "own"}
+    plan = small_plan(tmp_path, [chat("d0", "hello")], engines={"main": engine}, prices=PRICES)
+    answers.rename(tmp_path / "away")
+    with pytest.raises(EngineError, match=r"answers\.jsonl"):
+        run(plan)
+    folder = RunFolder(tmp_path / "runs" / "small")
+    loading = engine_time(folder)["main"]
+    assert loading["gpu_usd"] == pytest.approx(loading["replica_s"] * 0.01)
+    assert loading["replica_s"] > 0
+    (tmp_path / "away").rename(answers)
+    assert run(plan).status == 0
+    assert (folder.read_json("run.json") or {})["engine_time"]["main"]["replica_s"] > loading["replica_s"]
