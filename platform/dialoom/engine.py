@@ -115,7 +115,10 @@ class Engine(Protocol):
         """What it is; known before ``start``, and without loading a model."""
 
     async def start(self) -> None:
-        """Load what is needed. Raises EngineDown or EngineRefused with what to do. Called once, before any call."""
+        """Load what is needed. Raises EngineDown or EngineRefused with what to do, and keeps nothing then.
+
+        Called before any call, and again after it has raised.
+        """
 
     async def generate(self, request: Request) -> Response:
         """Answer one request; many run at once."""

@@ -15,7 +15,7 @@ from dialoom.run import RunResult, run
 from dialoom.runtime.cluster import cluster
 from dialoom.runtime.ending import Ending
 from support.http_server import Answer, Endpoint, Reply, Seen, completion, failure
-from support.jobs import chat, small_plan
+from support.jobs import TINY, chat, small_plan
 from support.results import rows
 
 pytestmark = pytest.mark.timeout(300)  # Ray's processes are slow to start on a busy machine
@@ -238,9 +238,21 @@ def test_one_of_two_endpoints_goes_away(tmp_path: Path) -> None:
     assert {c["replica"] for c in rows(result, "calls")} == {"main/0", "main/1"}
 
 
-def test_a_request_that_is_refused_costs_its_turn_only(tmp_path: Path) -> None:
+MODERATED = {"error": {"code": 403, "message": "flagged", "metadata": {"reasons": ["x"], "flagged_input": "he"}}}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(422, "I do not like it"),
+        Reply(MODERATED, status=403),
+        failure(403, "not for this model", delay_s=0.5),  # the others are answered by then
+        failure(404, "no provider takes it", delay_s=0.5),
+    ],
+)
+def test_a_request_that_is_refused_costs_its_turn_only(tmp_path: Path, refusal: Reply) -> None:
     def answer(seen: Seen) -> Reply:
-        return failure(422, "I do not like it") if text_of(seen).startswith("d3 ") else answered(seen)
+        return refusal if text_of(seen).startswith("d3 ") else answered(seen)
 
     with Endpoint(answer) as endpoint:
         result = run_job(tmp_path, openai(endpoint))
@@ -250,3 +262,39 @@ def test_a_request_that_is_refused_costs_its_turn_only(tmp_path: Path) -> None:
     assert result.status == 3
     (call,) = [c for c in rows(result, "calls") if c["error"]]
     assert (call["attempts"], call["error"][:15]) == (1, "request_refused")
+
+
+def test_an_endpoint_that_refuses_every_request_ends_the_run_and_says_why(tmp_path: Path) -> None:
+    """The method goes on after a refusal: without an end, all of it would be scored. Mended, all of it is owed."""
+    dialogues = [chat(f"d{i}", "hello", "bye") for i in range(60)]
+    words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+
+    def answer(seen: Seen) -> Reply:
+        return failure(400, words) if "max_tokens" in seen.body else answered(seen)
+
+    with Endpoint(answer) as endpoint:
+        fields: dict[str, Any] = {"methods": [TINY | {"falls_back": True}], "run": {"backoff_s": 0.0}}
+        wrong = openai(endpoint, concurrency=2)
+        first = run(small_plan(tmp_path, dialogues, engines={"main": wrong}, **fields))
+        assert (first.ending, first.status) == (Ending.ENGINE, 4)
+        assert words in str(first.error)
+        assert "'omit'" in str(first.error)
+        assert {r["outcome"] for r in rows(first)} <= {"infrastructure", "interrupted"}
+        mended = wrong | {"max_tokens_field": "max_completion_tokens"}
+        again = run(small_plan(tmp_path, dialogues, engines={"main": mended}, **fields))
+    assert again.status == 0, again.error
+    assert Counter(r["outcome"] for r in rows(again)) == {"accepted": 60}
+
+
+def test_one_of_two_endpoints_is_down_when_the_run_starts(tmp_path: Path) -> None:
+    with Endpoint(answered) as good, Endpoint(answered, models=failure(502, "bad gateway")) as bad:
+        assert_whole(run_job(tmp_path, openai(bad, good)))
+        assert not bad.calls()
+
+
+def test_a_run_without_any_endpoint_ends_and_says_why(tmp_path: Path) -> None:
+    with Endpoint(models=failure(502, "bad gateway")) as one, Endpoint(models=Reply(fault="reset")) as two:
+        result = run_job(tmp_path, openai(one, two), run={"backoff_s": 0.01, "max_attempts": 3})
+    assert (result.ending, result.status) == (Ending.ENGINE, 4)
+    assert "bad gateway" in str(result.error)
+    assert len(one.seen) == len(two.seen)

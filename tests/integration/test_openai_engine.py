@@ -22,6 +22,13 @@ from dialoom.registry import find
 from support.http_server import Endpoint, Reply, completion, failure, in_turn, model_list
 
 KEY = "sk-very-secret-0123456789"
+MODERATED = {
+    "error": {
+        "code": 403,
+        "message": "m requires moderation on Y. Your input was flagged.",
+        "metadata": {"reasons": ["violence"], "flagged_input": "he hit", "provider_name": "Y", "model_slug": "m"},
+    }
+}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 
 
@@ -232,6 +239,21 @@ def test_tool_calls_are_flat() -> None:
         (failure(422, "`inputs` tokens + `max_new_tokens` must be <= 4096"), errors.PromptTooLong, "4096"),
         (failure(400, "max_tokens=9000 cannot be greater than max_model_len=8192"), errors.PromptTooLong, "8192"),
         (failure(429, "Request too large for m on tokens per min"), errors.PromptTooLong, "too large"),
+        (failure(429, "Too many tokens, please wait before trying again."), errors.EngineBusy, "Too many tokens"),
+        (failure(529, "Too many tokens in flight"), errors.EngineBusy, "in flight"),
+        (
+            failure(503, "Too many tokens per minute, reduce the length", headers={"Retry-After": "1"}),
+            errors.EngineBusy,
+            "per minute",
+        ),
+        (failure(429, "no room", code="context_length_exceeded"), errors.PromptTooLong, "no room"),
+        (failure(503, "no room", code="exceed_context_size_error"), errors.PromptTooLong, "no room"),
+        (failure(400, "Too many tokens"), errors.PromptTooLong, "Too many tokens"),
+        (Reply(MODERATED, status=403), errors.RequestRefused, "requires moderation"),
+        (Reply(MODERATED), errors.RequestRefused, "requires moderation"),
+        (Reply(MODERATED, status=404), errors.RequestRefused, "requires moderation"),
+        (failure(403, "not that", code="content_filter"), errors.RequestRefused, "not that"),
+        (failure(403, "not that", code="content_policy_violation"), errors.RequestRefused, "moderation"),
         (Reply(b"", status=413), errors.PromptTooLong, "413"),
         (Reply(b"moved", status=404), errors.EngineRefused, "/v1"),
     ],

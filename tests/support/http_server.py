@@ -71,12 +71,13 @@ Answer = Callable[[Seen], Reply]
 class Endpoint:
     """The server; a context manager. ``url`` is the base URL, ``seen`` what came in, ``answer`` may be set at any time.
 
-    ``GET /v1/models`` is answered with ``models`` and everything else by ``answer``.
+    ``GET /v1/models`` is answered by ``models`` and everything else by ``answer``.
     """
 
-    def __init__(self, answer: Answer | Reply | None = None, *, models: Reply | None = None) -> None:
+    def __init__(self, answer: Answer | Reply | None = None, *, models: Answer | Reply | None = None) -> None:
         self.seen: list[Seen] = []
-        self.models = models or model_list("m")
+        models = models or model_list("m")
+        self.models: Answer = always(models) if isinstance(models, Reply) else models
         self.answer: Answer = (
             completion_always if answer is None else always(answer) if isinstance(answer, Reply) else answer
         )
@@ -126,7 +127,7 @@ class Endpoint:
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Serve one request; false where the connection ended."""
         seen = await self._read(reader)
-        reply = self.models if seen.method == "GET" else self.answer(seen)
+        reply = self.models(seen) if seen.method == "GET" else self.answer(seen)
         if reply.fault == "hang":
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(reply.delay_s)

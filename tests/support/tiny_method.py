@@ -10,7 +10,7 @@ from typing import Any
 
 from dialoom.dialogue import Dialogue, Speaker
 from dialoom.engine import Message, Request
-from dialoom.errors import PromptTooLong
+from dialoom.errors import PromptTooLong, RequestRefused
 from dialoom.method import Context, MethodConfig, TurnTrace
 from dialoom.outcome import Outcome
 from dialoom.schema import Schema
@@ -26,6 +26,8 @@ class TinyConfig(MethodConfig, frozen=True):
     """A dialogue whose text holds this makes the method raise."""
     deadly: str = ""
     """A dialogue whose text holds this ends the worker's process."""
+    falls_back: bool = False
+    """A call that is refused makes its turn a fallback; else it ends the unit."""
     blocking: str = ""
     """A dialogue whose text holds this holds up the worker's process for good."""
 
@@ -59,6 +61,10 @@ class Tiny:
                     call.step, call.action, text = "answer", {"say": call.response.text}, call.response.text
             except PromptTooLong:
                 outcome = Outcome.PROMPT_TOO_LONG
+            except RequestRefused:
+                if not self._config.falls_back:
+                    raise
+                outcome = Outcome.FALLBACK
             delta = {SlotRef("s", f"t{index}"): text}
             state = state.upsert(delta)
             ctx.turn(TurnTrace(index, outcome=outcome, state=state, delta=delta))

@@ -67,7 +67,8 @@ def engine_error(failure: Failure, *, where: str, key_env: str, key_is_set: bool
     """The engine error that ``failure`` amounts to; 404 is left to :func:`unknown_model`."""
     status, said = failure.status, failure.message
     if failure.moderated:
-        return RequestRefused(f"HTTP {status}: {said}", where=where, hint="The endpoint's moderation refuses the prompt.")
+        hint = "The endpoint's moderation refuses what the prompt says."
+        return RequestRefused(f"HTTP {status}: {said}", where=where, hint=hint)
     if status == 401:
         hint = f"Set {key_env} to a valid key." if key_env else "Name the key's variable in api_key_env."
         state = f"the key in {key_env} is not accepted" if key_is_set else f"no key was sent: {key_env} is not set"

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dialoom.engine import EngineIdentity, Request, Response
@@ -82,10 +82,10 @@ class Pool:
     price: Price | None = None
     _shunned: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Replica to its failures in a row and the time until which it is left alone."""
-    _answers: bool = False
-    """Whether it answered a call of this worker."""
-    _refused: set[bytes] = field(default_factory=set)
-    """Digests of the calls refused since its last answer."""
+    _answered: set[str] = field(default_factory=set)
+    """Replicas that answered a call of this worker."""
+    _refused: dict[str, set[bytes]] = field(default_factory=dict)
+    """Replica to the digests of the calls it refused since its last answer."""
 
     def pick(self, dialogue_id: str) -> Replica | None:
         """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
@@ -103,6 +103,19 @@ class Pool:
             self.sticky[dialogue_id] = index
         return self.replicas[index]
 
+    async def start(self) -> EngineDown | None:
+        """Start all replicas; None as soon as one of them is up. Raises what is no EngineDown."""
+        ends = await asyncio.gather(*(r.start() for r in self.replicas), return_exceptions=True)
+        down = [(r, e) for r, e in zip(self.replicas, ends, strict=True) if isinstance(e, EngineDown)]
+        for error in ends:
+            if error is not None and not isinstance(error, EngineDown):
+                raise error
+        if len(down) == len(self.replicas):
+            return down[0][1]
+        for replica, _ in down:
+            self.failed(replica)
+        return None
+
     def _good(self, replica: Replica) -> bool:
         if not replica.up:
             return False
@@ -116,26 +129,36 @@ class Pool:
 
     def answered(self, replica: Replica) -> None:
         """The replica answers."""
-        self._answers = True
-        self._refused.clear()
+        self._answered.add(replica.name)
+        if self._refused:
+            self._refused.pop(replica.name, None)
         if self._shunned:
             self._shunned.pop(replica.name, None)
 
-    def refused(self, digest: bytes, error: EngineRefused | RequestRefused) -> EngineRefused | RequestRefused:
+    @property
+    def doubtful(self) -> bool:
+        """Whether it has refused calls, and answered none."""
+        return bool(self._refused) and not self._answered
+
+    def refused(
+        self, replica: Replica, digest: bytes, error: EngineRefused | RequestRefused, *, before: bool
+    ) -> EngineRefused | RequestRefused:
         """What the refusal of a call means: EngineRefused, that no call will pass; RequestRefused, that this one won't.
 
-        An engine that answers others means this call. One that never answered a call is wrong as a whole: at once
-        where the endpoint says that it refuses more than the request, else after REFUSED_IN_A_ROW calls.
+        A replica that answers others means this call, and so does one that refused it ``before``, in an earlier run.
+        One that never answered is wrong as a whole: at once where it says so, else after REFUSED_IN_A_ROW calls.
         """
-        if len(self._refused) < REFUSED_IN_A_ROW:
-            self._refused.add(digest)
-        many = len(self._refused) >= REFUSED_IN_A_ROW
+        refused = self._refused.setdefault(replica.name, set())
+        if len(refused) < REFUSED_IN_A_ROW:
+            refused.add(digest)
+        answers = replica.name in self._answered
+        many = len(refused if self._answered else set().union(*self._refused.values())) >= REFUSED_IN_A_ROW
         if isinstance(error, RequestRefused):
-            if self._answers or not many:
+            if answers or not many:
                 return error
             what = f"no call was answered, and {REFUSED_IN_A_ROW} were refused: {error.what}"
             return EngineRefused(what, where=error.where, hint=error.hint)
-        if error.certain or many or not self._answers:
+        if error.certain or many or not (answers or before):
             return error
         return RequestRefused(error.what, where=error.where, hint=error.hint)
 
@@ -159,6 +182,23 @@ class EngineClient:
         self._backoff_s = backoff_s
         self._random = random.Random(seed)
         self._under_way: dict[bytes, asyncio.Future[Response]] = {}
+
+    async def start(self) -> None:
+        """Start the engines that live in this worker. A replica that is down joins later, if another of its pool is up.
+
+        Raises the EngineDown of an engine none of whose replicas starts, after the usual tries; else what refuses.
+        """
+        for pool in self._pools.values():
+            tries = 0
+            while down := await pool.start():
+                tries += 1
+                if tries >= self._max_attempts:
+                    raise down
+                await self._pause(down, tries)
+
+    def doubtful(self, engines: Iterable[str]) -> bool:
+        """Whether one of them has refused calls of this worker, and answered none."""
+        return any(self._pools[engine].doubtful for engine in engines)
 
     def model(self, engine: str) -> str:
         """Name of the model behind an engine."""
@@ -210,7 +250,10 @@ class EngineClient:
             except NotRecorded as error:
                 raise self._log.refusal(digest) or error from None
             except (PromptTooLong, RequestRefused, EngineRefused) as error:
-                meant = error if isinstance(error, PromptTooLong) else pool.refused(digest, error)
+                meant = error
+                if not isinstance(error, PromptTooLong):
+                    before = isinstance(self._log.refusal(digest), RequestRefused)
+                    meant = pool.refused(replica, digest, error, before=before)
                 meant.__dict__["attempts"] = attempt
                 if not isinstance(meant, EngineRefused):
                     self._log.refuse(digest, meant)
@@ -222,6 +265,8 @@ class EngineClient:
                     pool.failed(replica)
                 if not error.retriable or tries >= self._max_attempts:
                     raise
+                self._check_draining()
+                self.counts.retries += 1
                 await self._pause(error, tries)
         pool.answered(replica)
         latency_s = time.perf_counter() - started
@@ -281,7 +326,6 @@ class EngineClient:
     async def _pause(self, error: EngineError, attempt: int) -> None:
         """Wait before the next try: as the endpoint asks, else doubling with jitter; never while draining."""
         self._check_draining()
-        self.counts.retries += 1
         wait_s = self._backoff_s * 2.0 ** min(attempt - 1, 30) * (0.5 + self._random.random())
         if isinstance(error, EngineBusy) and error.retry_after_s is not None:
             wait_s = error.retry_after_s

@@ -22,6 +22,7 @@ from dialoom.engine import Engine, Request, Response, answer
 from dialoom.errors import EngineDown, EngineError
 from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.replicas import Item, engine_error
+from dialoom.runtime.start import Start
 from dialoom.usage import Usage
 
 Result = tuple[int, "Response | EngineError | None"]
@@ -45,7 +46,7 @@ class EngineHost:
         self._room = asyncio.Semaphore(in_flight)
         self._alone = asyncio.Lock()
         self._heard: dict[tuple[str, int], asyncio.Event] = {}
-        self._starting: asyncio.Task[None] | None = None
+        self._start = Start(self._load)
         self._done: dict[str, list[Result]] = {}
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,15 +56,13 @@ class EngineHost:
         self._silent_since = math.inf
 
     async def ready(self) -> dict[str, Any]:
-        """Wait until the engine is loaded. Raises the EngineError that kept it from loading."""
-        if self._starting is None:
-            own_process_group()
-            self._starting = asyncio.create_task(self._load())
-        await asyncio.shield(self._starting)
+        """Wait until the engine is loaded. Raises the EngineError that kept it from that; the next call loads anew."""
+        await self._start.wait()
         identity = self._engine.identity
         return {"pid": os.getpid(), "model": identity.model, "version": identity.version, "calls": self._calls}
 
     async def _load(self) -> None:
+        own_process_group()
         plugin = registry.find("engines", self._use)
         self._made = plugin.create(plugin.config.model_validate(self._settings), replica=self._replica)
         await self._engine.start()
@@ -162,7 +161,6 @@ class EngineHost:
 
     async def close(self) -> None:
         """Free the engine; the actor may be killed after that."""
-        if self._starting is not None:
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._start.settled()
         if self._made is not None:
             await self._made.close()

@@ -18,6 +18,7 @@ from dialoom.engine import Engine, Request, Response, answer
 from dialoom.errors import EngineBusy, EngineCrashed, EngineDown, EngineError
 from dialoom.runtime.cluster import first_line
 from dialoom.runtime.gate import Gate
+from dialoom.runtime.start import Start
 from dialoom.usage import Usage
 
 Item = tuple[int, Request | None, bool]
@@ -25,6 +26,8 @@ Item = tuple[int, Request | None, bool]
 
 RESTARTS = 6
 """Failed starts in a row after which a replica is given up."""
+LONGEST_START_WAIT_S = 60.0
+"""Before the next start it rests for a second, doubled each time, up to so long."""
 
 
 class Replica(Protocol):
@@ -40,6 +43,9 @@ class Replica(Protocol):
     @property
     def crowded(self) -> bool:
         """Whether calls of this worker wait here, so that a place that falls free is to be taken at once."""
+
+    async def start(self) -> None:
+        """Start what belongs to this worker. Raises EngineError kinds; after EngineDown each call tries it again."""
 
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         """One try. Of calls that are ``suspect`` of having ended a process, a replica runs one at a time."""
@@ -72,11 +78,18 @@ class LocalReplica:
         self.load = 0
         self.gate = gate
         self._engine = engine
+        self._start = Start(engine.start)
+        self._down = False
 
     @property
     def crowded(self) -> bool:
         """Whether the gate is full."""
         return self.gate.crowded
+
+    async def start(self) -> None:
+        self._down = True
+        await self._start.wait()
+        self._down = False
 
     async def generate(self, request: Request, *, suspect: bool = False) -> Response:
         self.load += 1
@@ -84,6 +97,8 @@ class LocalReplica:
         try:
             async with self.gate.call() as sent_at:
                 try:
+                    if self._down:
+                        await self.start()
                     response = await answer(self._engine, request)
                 except EngineBusy as error:
                     self.gate.refused(sent_at, error.retry_after_s)
@@ -134,6 +149,9 @@ class HostedReplica:
         self._tasks: set[asyncio.Task[None]] = set()
         self._revived = asyncio.Event()
         self._background(self._revive())
+
+    async def start(self) -> None:
+        pass  # it loads in its own process, and joins when it is ready
 
     def _background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -222,7 +240,8 @@ class HostedReplica:
                 if failures >= RESTARTS:
                     what = f"does not start again after {RESTARTS} tries: {first_line(error)}"
                     self.failed = EngineError(what, where=self.name)
-                await asyncio.sleep(0.5)
+                else:
+                    await asyncio.sleep(min(2.0 ** (failures - 1), LONGEST_START_WAIT_S))
         self._revived.set()
 
     def drain(self) -> None:

@@ -13,7 +13,7 @@ import orjson
 
 from dialoom.dialogue import Dialogue, Speaker
 from dialoom.engine import Address, Message, Request, Response, Sampling
-from dialoom.errors import DialoomError, EngineError, LimitReached
+from dialoom.errors import DialoomError, EngineError, LimitReached, RequestRefused
 from dialoom.method import Call, TurnTrace
 from dialoom.outcome import Outcome, worst
 from dialoom.runtime.client import Answer, EngineClient
@@ -41,6 +41,8 @@ class UnitContext:
         self.unit = unit
         self.schema = schema
         self.messages: dict[str, Message] = {}
+        self.refused_by: set[str] = set()
+        """Engines that refused one of its calls."""
         self._variant = variant
         self._dialogue = dialogue
         self._client = client
@@ -108,6 +110,8 @@ class UnitContext:
         try:
             answer = await self._in_time(engine, request, ids)
         except (EngineError, LimitReached) as error:
+            if isinstance(error, RequestRefused):
+                self.refused_by.add(engine)
             self._failed_call(error, index, sent)
             raise
         usage = answer.response.usage

@@ -37,6 +37,7 @@ from dialoom.runtime.client import EngineClient, Pool
 from dialoom.runtime.cluster import own_process_group
 from dialoom.runtime.folder import open_folder
 from dialoom.runtime.gate import Gate
+from dialoom.runtime.pending import UNWRITABLE, Finished, Pending, together
 from dialoom.runtime.plan import Plan, Variant
 from dialoom.runtime.recorded import answers_used
 from dialoom.runtime.replicas import HostedReplica, LocalReplica, Replica
@@ -92,10 +93,6 @@ class Report:
     """A problem that the worker is trying to get over, for the progress line."""
 
 
-Finished = tuple[UnitKey, Outcome, dict[str, list[Row]]]
-"""A unit that has ended, and its rows by table."""
-
-
 def _settle() -> None:
     """What would hold up the first calls is done before them."""
     parts.batches({"dialogues": [{**UnitKey("", "", "", 0)._asdict(), "outcome": "", "n_calls": 0}]})  # Arrow's imports
@@ -107,37 +104,6 @@ def _settle() -> None:
 def segment_name(epoch: int, worker: str) -> str:
     """Name of a worker's segment of the call log."""
     return f"{epoch:05d}-{worker}"
-
-
-UNWRITABLE = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
-"""What Arrow (whose errors are kinds of these) and Unicode say of values that fit no column."""
-
-
-def together(units: Sequence[Finished]) -> dict[str, list[Row]]:
-    """The rows of all units, by table."""
-    tables: dict[str, list[Row]] = {}
-    for _, _, rows in units:
-        for table, found in rows.items():
-            tables.setdefault(table, []).extend(found)
-    return tables
-
-
-@dataclass(slots=True)
-class Pending:
-    """Finished units that are not committed yet."""
-
-    done: list[tuple[UnitKey, Outcome]] = field(default_factory=list)
-    batches: dict[str, list[Any]] = field(default_factory=dict)
-    message_ids: set[str] = field(default_factory=set)
-
-    def followed_by(self, other: Pending) -> Pending:
-        """Both together, these first."""
-        tables = self.batches.keys() | other.batches.keys()
-        return Pending(
-            self.done + other.done,
-            {t: self.batches.get(t, []) + other.batches.get(t, []) for t in tables},
-            self.message_ids | other.message_ids,
-        )
 
 
 class Worker:
@@ -169,6 +135,7 @@ class Worker:
         self._units: set[asyncio.Task[None]] = set()
         self._backlog: list[Lease] = []
         self._running = 0
+        self._doubtful: list[tuple[UnitKey, UnitContext, Row]] = []
         self._unbatched: list[Finished] = []
         self._messages: dict[str, Any] = {}
         self._pending = Pending()
@@ -199,15 +166,16 @@ class Worker:
         replayed = [open_folder(run) for engine in self._plan.engines.values() for run in engine.sources]
         if replayed:
             self._log.prefer(answers_used(replayed, self._log.repeated()))
-        pools = {name: await self._pool(name) for name in self._plan.engines}
+        pools = {name: self._pool(name) for name in self._plan.engines}
         self._client = EngineClient(
             pools, self._log, max_attempts=options.run.max_attempts, backoff_s=options.run.backoff_s, seed=options.seed
         )
+        await self._client.start()
         _settle()
         self._ticker = asyncio.create_task(self._tick())
         return {"pid": os.getpid(), "recorded_calls": len(self._log)}
 
-    async def _pool(self, name: str) -> Pool:
+    def _pool(self, name: str) -> Pool:
         spec = self._plan.engines[name]
         replicas: list[Replica] = []
         if spec.hosted:
@@ -217,7 +185,6 @@ class Worker:
             config = plugin.config.model_validate(spec.settings)
             for i in range(spec.replicas):
                 engine = plugin.create(config, replica=i)
-                await engine.start()
                 gate = Gate(spec.in_flight_in(*self._place), adaptive=spec.adaptive)
                 replicas.append(LocalReplica(f"{name}/{i}", engine, gate))
         return Pool(spec.identity, replicas, price=spec.price)
@@ -318,15 +285,43 @@ class Worker:
             except (Exception, SystemExit) as bug:  # noqa: BLE001 - a method's bug costs its unit, never the run
                 outcome, error = Outcome.INFRASTRUCTURE, self._method_error(key, bug)
         extra = {"started_at": int(started * 1e6), "in_flight": self._running, "content_hash": content_hash}
+        if outcome is None and self._client.doubtful(context.refused_by):
+            self._doubtful.append((key, context, extra))
+        else:
+            self._end(key, context, outcome, error, extra)
+        self._running -= 1
+        self._fill()
+        if self._hungry():
+            self._wake.set()
+
+    def _end(
+        self, key: UnitKey, context: UnitContext, outcome: Outcome | None, error: DialoomError | None, extra: Row
+    ) -> None:
         try:
             rows = context.rows(outcome, error, extra)
         except Exception as bug:  # noqa: BLE001 - the method reported what is no turn
             rows = {"dialogues": [self._row_of_bug(key, extra, bug)]}
         self._finish(key, rows, context.messages)
-        self._running -= 1
-        self._fill()
-        if self._hungry():
-            self._wake.set()
+
+    def _decide(self) -> None:
+        """End the units in doubt: an engine refused their calls, and has answered no other so far.
+
+        They stand as they are once it answers, or nothing else runs. Where the run stops they are owed, for it may be
+        the engine's settings that are wrong.
+        """
+        assert self._client is not None
+        doubtful, self._doubtful = self._doubtful, []
+        fatal = self._report.fatal
+        for key, context, extra in doubtful:
+            if fatal is not None:
+                self._end(key, context, Outcome.INFRASTRUCTURE, fatal, extra)
+            elif self._client.draining.is_set():
+                stopped = Interrupted("the run stopped before this unit's engine had answered any call")
+                self._end(key, context, self._drain_outcome, stopped, extra)
+            elif self._running and self._client.doubtful(context.refused_by):
+                self._doubtful.append((key, context, extra))
+            else:
+                self._end(key, context, None, None, extra)
 
     def _method_error(self, key: UnitKey, bug: BaseException) -> DialoomError:
         """A method's bug as the error of its unit."""
@@ -454,6 +449,7 @@ class Worker:
         On a storage error they are kept and tried again at the next tick.
         """
         async with self._committing:
+            self._decide()
             self._batch()
             content, self._pending = self._pending, Pending()
             if not await self._flush():

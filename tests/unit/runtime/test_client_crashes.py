@@ -53,6 +53,8 @@ class Fragile:
             await self._back.wait()
         return self.up
 
+    async def start(self) -> None: ...
+
     def come_back(self) -> None:
         self.up = True
         self._back.set()
