@@ -29,6 +29,7 @@ COLUMNS = (
     "cached_tokens",
     "output_tokens",
     "reasoning_tokens",
+    "run_s",
     "cost_attributed_usd",
     "cost_paid_usd",
 )
@@ -274,12 +275,12 @@ def _frame(folder: RunFolder, table: str, columns: Sequence[str]) -> pl.DataFram
 
 
 def _dollars(group: pl.DataFrame, column: str, gpu_usd: float | None) -> float | None:
-    """Dollars for tokens and GPU time together; None where one is not known, and where calls used no token at all."""
+    """Dollars for tokens and GPU time together; None where one is not known, and where no call was answered."""
     import polars as pl
 
     ran = group.filter(pl.col("prompt_tokens") > 0)
-    tokens = int(group["prompt_tokens"].sum() or 0) + int(group["output_tokens"].sum() or 0)
-    if gpu_usd is None or ran[column].null_count() or (group["n_calls"].sum() and not tokens):
+    answered = any(group[figure].sum() for figure in ("prompt_tokens", "output_tokens", "run_s"))
+    if gpu_usd is None or ran[column].null_count() or (group["n_calls"].sum() and not answered):
         return None
     return float(ran[column].sum()) + gpu_usd
 

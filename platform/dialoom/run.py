@@ -162,7 +162,7 @@ def _run(
 ) -> RunResult:
     epoch = folder.next_epoch()
     first = Feed(plan, items, index)
-    nothing_owed = first.empty  # reads the first dialogue: input that cannot be read is an error before Ray starts
+    owed = first.owes()  # reads to the first owed dialogue: input that cannot be read is an error before Ray starts
     write_head(folder, plan)
     session = _Session(Limits(plan.options.limits))
     with _end_written(folder), cluster():
@@ -173,7 +173,7 @@ def _run(
             driver = Driver(stage, folder, feed, index, epoch, observe, session.limits)
             if tracker is not None:
                 tracker.watch(driver.progress)
-            if not (nothing_owed or feed.empty):
+            if owed and feed.owes():
                 asyncio.run(driver.run())
             session.add(driver, feed)
             if driver.ending is not Ending.DONE:

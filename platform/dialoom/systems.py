@@ -141,7 +141,8 @@ def _efficiency(data: ScoreInput, cost: Measured | None, resampling: Resampling)
     log = data.log
     if log is not None:
         numbers = {**log.numbers, "tokens": log.numbers["prompt_tokens"] + log.numbers["output_tokens"]}
-        unanswered = np.nansum(numbers["n_calls"]) > 0 and not np.nansum(numbers["tokens"])
+        answers = [np.nansum(numbers[n]) for n in ("tokens", "run_s")]
+        unanswered = np.nansum(numbers["n_calls"]) > 0 and not any(answers)
         for name, column in (("calls", "n_calls"), ("engine_s", "run_s"), *((n, n) for n in _SAME)):
             kept = ~np.isnan(numbers[column])
             if kept.any() and (name == "calls" or not unanswered):

@@ -72,7 +72,8 @@ def write_sweep(
             cost = None if usd is None else usd[cell] * (1 + d % 2)
             units.append({
                 "dialogue_id": f"d{d}", "method": "tracker", "cell": cell, "trial": 0, "outcome": "accepted",
-                "prompt_tokens": 400 * (right[cell] > 0), "output_tokens": 0, "n_calls": 8, "run_s": 1.0,
+                "prompt_tokens": 400 * (right[cell] > 0), "output_tokens": 0, "n_calls": 8,
+                "run_s": float(right[cell] > 0),
                 "n_replayed": int(replayed), "cost_attributed_usd": cost,
             })  # fmt: skip
     identity = {

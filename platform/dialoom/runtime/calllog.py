@@ -289,6 +289,11 @@ def refusal_key(digest: bytes) -> bytes:
     return hashlib.blake2b(b"refused" + digest, digest_size=16).digest()
 
 
+def late_key(digest: bytes, address: Address) -> bytes:
+    """Stands for the call at one address: another unit may have waited longer for the same answer."""
+    return hashlib.blake2b(digest + repr(tuple(address)).encode("utf-8", "backslashreplace"), digest_size=16).digest()
+
+
 def _scanned(path: Path) -> list[tuple[bytes, int, int]]:
     return list(scan(path))
 

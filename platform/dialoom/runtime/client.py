@@ -30,12 +30,14 @@ from dialoom.errors import (
 )
 from dialoom.faults import fault_point
 from dialoom.prices import Price
-from dialoom.runtime.calllog import CallLog, Digests, kept
+from dialoom.runtime.calllog import CallLog, Digests, kept, late_key
 from dialoom.runtime.replicas import Replica
 
 LONGEST_WAIT_S = 60.0
 REPLACE_WAIT_S = 600.0
 """How long a call waits for a dead replica's successor before its unit ends as ``infrastructure``."""
+START_S = 240.0
+"""So long a worker tries to reach an engine none of whose endpoints is there: less than its driver waits for it."""
 STICKY_LIMIT = 20_000
 SUSPECT_CRASHES = 2
 """A call that was under way in so many crashes of an engine is suspect: a replica runs one such call at a time."""
@@ -80,12 +82,21 @@ class Pool:
     replicas: list[Replica]
     sticky: dict[str, int] = field(default_factory=dict)
     price: Price | None = None
+    replays: bool = False
+    """Whether it gives recorded answers only."""
     _shunned: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Replica to its failures in a row and the time until which it is left alone."""
     _answered: set[str] = field(default_factory=set)
     """Replicas that answered a call of this worker."""
     _refused: dict[str, set[bytes]] = field(default_factory=dict)
     """Replica to the digests of the calls it refused since its last answer."""
+    _row_from: int = 0
+    """Number of the call that was sent last when the first of these was refused."""
+    _n_sent: int = 0
+    _under_way: dict[int, str] = field(default_factory=dict)
+    """Number of each call to the replica that has it."""
+    unsure: EngineRefused | None = None
+    """A refusal that may be meant for all calls, of an engine that has answered none."""
 
     def pick(self, dialogue_id: str) -> Replica | None:
         """The replica that served the dialogue before (its prefix cache is warm), else the least loaded one."""
@@ -132,6 +143,7 @@ class Pool:
         self._answered.add(replica.name)
         if self._refused:
             self._refused.pop(replica.name, None)
+            self.unsure = None
         if self._shunned:
             self._shunned.pop(replica.name, None)
 
@@ -140,27 +152,51 @@ class Pool:
         """Whether it has refused calls, and answered none."""
         return bool(self._refused) and not self._answered
 
+    async def ask(self, replica: Replica, request: Request, *, suspect: bool) -> Response:
+        """The replica's one try; the pool knows what is under way. Raises what the replica raises."""
+        number = self._n_sent = self._n_sent + 1
+        self._under_way[number] = replica.name
+        try:
+            return await replica.generate(request, suspect=suspect)
+        finally:
+            del self._under_way[number]
+
     def refused(
         self, replica: Replica, digest: bytes, error: EngineRefused | RequestRefused, *, before: bool
     ) -> EngineRefused | RequestRefused:
         """What the refusal of a call means: EngineRefused, that no call will pass; RequestRefused, that this one won't.
 
-        A replica that answers others means this call, and so does one that refused it ``before``, in an earlier run.
-        One that never answered is wrong as a whole: at once where it says so, else after REFUSED_IN_A_ROW calls.
+        A replica that answers others means this call. It is wrong as a whole where its endpoint is certain of that, or
+        where REFUSED_IN_A_ROW different calls in a row were refused and none is left that was sent before them: slow
+        answers may be on their way. Calls that were refused ``before``, in an earlier run, say nothing of the engine.
         """
+        if isinstance(error, EngineRefused) and error.certain:
+            return error
+        if not self._refused:
+            self._row_from = self._n_sent
         refused = self._refused.setdefault(replica.name, set())
-        if len(refused) < REFUSED_IN_A_ROW:
+        if len(refused) < REFUSED_IN_A_ROW and not before:
             refused.add(digest)
         answers = replica.name in self._answered
-        many = len(refused if self._answered else set().union(*self._refused.values())) >= REFUSED_IN_A_ROW
-        if isinstance(error, RequestRefused):
-            if answers or not many:
+        if isinstance(error, EngineRefused):
+            if not answers and not before:
+                self.unsure = error
+            whole, own = error, RequestRefused(error.what, where=error.where, hint=error.hint)
+        else:
+            if answers:
                 return error
             what = f"no call was answered, and {REFUSED_IN_A_ROW} were refused: {error.what}"
-            return EngineRefused(what, where=error.where, hint=error.hint)
-        if error.certain or many or not (answers or before):
-            return error
-        return RequestRefused(error.what, where=error.where, hint=error.hint)
+            whole, own = EngineRefused(what, where=error.where, hint=error.hint), error
+        return whole if self._refuses_all(replica) else own
+
+    def _refuses_all(self, replica: Replica) -> bool:
+        """Whether so many calls in a row were refused by the replica, or by all where none answered so far."""
+        alone = bool(self._answered)
+        refused = self._refused[replica.name] if alone else set().union(*self._refused.values())
+        if len(refused) < REFUSED_IN_A_ROW:
+            return False
+        asked = (n for n, name in self._under_way.items() if not alone or name == replica.name)
+        return all(n > self._row_from for n in asked)
 
 
 class _Abandoned(Exception):
@@ -189,16 +225,20 @@ class EngineClient:
         Raises the EngineDown of an engine none of whose replicas starts, after the usual tries; else what refuses.
         """
         for pool in self._pools.values():
-            tries = 0
+            tries, until = 0, time.monotonic() + START_S
             while down := await pool.start():
                 tries += 1
-                if tries >= self._max_attempts:
+                if tries >= self._max_attempts or time.monotonic() > until:
                     raise down
                 await self._pause(down, tries)
 
     def doubtful(self, engines: Iterable[str]) -> bool:
         """Whether one of them has refused calls of this worker, and answered none."""
         return any(self._pools[engine].doubtful for engine in engines)
+
+    def unsure(self, engines: Iterable[str]) -> EngineRefused | None:
+        """A refusal by one of them that may be meant for all calls, where it has answered none."""
+        return next((error for engine in engines if (error := self._pools[engine].unsure)), None)
 
     def model(self, engine: str) -> str:
         """Name of the model behind an engine."""
@@ -239,7 +279,7 @@ class EngineClient:
             replica = await self._replica(pool, request.address.dialogue_id)
             try:
                 sent_at, started = time.time(), time.perf_counter()
-                response = await replica.generate(request, suspect=crashes >= SUSPECT_CRASHES)
+                response = await pool.ask(replica, request, suspect=crashes >= SUSPECT_CRASHES)
                 break
             except EngineCrashed as error:
                 crashes += error.under_way
@@ -340,8 +380,14 @@ class EngineClient:
         self._check_draining()
 
     def refused(self, engine: str, request: Request, message_ids: Sequence[str], error: LimitReached) -> None:
-        """Keep in the log that the call was not waited for: replays end there too."""
-        self._log.refuse(self.digests.call(engine, request, message_ids), error)
+        """Keep in the log that this unit did not wait for the call: its replay ends there too."""
+        self._log.refuse(late_key(self.digests.call(engine, request, message_ids), request.address), error)
+
+    def late(self, engine: str, request: Request, message_ids: Sequence[str]) -> DialoomError | None:
+        """In a replay: why the recorded unit did not wait for the call, if it did not."""
+        if not self._pools[engine].replays:
+            return None
+        return self._log.refusal(late_key(self.digests.call(engine, request, message_ids), request.address))
 
     def drain(self) -> None:
         """Send no new call from now on; those that wait for their turn raise Interrupted."""

@@ -108,6 +108,7 @@ class Driver:
             self._make_hosts()
             await self._serve_all()
             await self._close_rest()
+            self.progress.phase = "closing"  # no limit ends what is done
             await self._close()
         finally:
             for task in beside:
@@ -144,6 +145,8 @@ class Driver:
 
     def _check_limits(self) -> None:
         gpu_usd = sum(e["gpu_usd"] for e in self._up.figures().values())
+        if self.progress.phase == "closing":
+            return
         reached = self._limits.reached if self.progress.phase == "running" else self._limits.spent
         if met := reached(self.progress, time.monotonic(), gpu_usd):
             self.stop(*met)
@@ -374,6 +377,7 @@ class Driver:
             self._changed.set()
             return True
         if self._feed.searching:
+            self._limits.begin(time.monotonic())  # reading on is progress
             await asyncio.sleep(0)
             return False
         self._changed.clear()

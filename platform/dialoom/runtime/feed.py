@@ -69,6 +69,12 @@ class Feed:
         self._read_one()
         return self.ended and not self._window and not self._returned
 
+    def owes(self) -> bool:
+        """Whether anything is left to hand out; reads on until that is known."""
+        while self.searching:
+            self._read_one()
+        return not self.empty
+
     @property
     def searching(self) -> bool:
         """Whether nothing owed has been found yet in an input that goes on: take again, after others had their turn."""

@@ -9,13 +9,17 @@ the process end again, it is clear which call was under way.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
+
+import psutil
 
 from dialoom import registry
 from dialoom.engine import Engine, Request, Response, answer
@@ -49,7 +53,8 @@ class EngineHost:
         self._start = Start(self._load)
         self._done: dict[str, list[Result]] = {}
         self._wake: dict[str, asyncio.Event] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._watching: asyncio.Task[None] | None = None
         self._calls = 0
         self._silence_s = silence_s
         self._computing = 0
@@ -67,9 +72,7 @@ class EngineHost:
         self._made = plugin.create(plugin.config.model_validate(self._settings), replica=self._replica)
         await self._engine.start()
         if self._silence_s < math.inf:
-            task = asyncio.create_task(self._watch())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         """An engine that hangs would keep its calls for ever, and nobody would see it while others go on."""
@@ -79,7 +82,10 @@ class EngineHost:
                 self._end(f"finished none of its {self._computing} calls for {self._silence_s:g} s")
 
     def _end(self, why: str) -> NoReturn:
-        """End the process, so that Ray starts another."""
+        """End the process and those of its engine, which may hang and hold memory, so that Ray starts another."""
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
         sys.stderr.write(f"dialoom: engine {self._name} is down: {why}\n")
         sys.stderr.flush()
         os._exit(1)
@@ -97,14 +103,16 @@ class EngineHost:
         await self.ready()
         done = self._done.setdefault(worker, [])
         for number, request, suspect in batch:
+            key = (worker, number)
             if request is None:
-                if (worker, number) in self._heard:
-                    self._heard[worker, number].set()
+                if suspect and key in self._heard:
+                    self._heard[key].set()
+                elif not suspect and key in self._under_way:
+                    self._under_way[key].cancel()
                 continue
             work = self._suspect if suspect else self._answer
-            task = asyncio.create_task(work(worker, number, request))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = self._under_way[key] = asyncio.create_task(work(worker, number, request))
+            task.add_done_callback(partial(self._under_way.pop, key))
         old = self._wake.get(worker)
         if old is not None:
             old.set()

@@ -22,7 +22,9 @@ from dialoom.runtime.start import Start
 from dialoom.usage import Usage
 
 Item = tuple[int, Request | None, bool]
-"""A call on its way to an actor: its number, and whether it is suspect. None: the worker knows that it begins."""
+"""A call on its way to an actor: its number, and whether it is suspect.
+
+Without a request: the worker knows that the suspect begins, or (False) nobody waits for the call any more."""
 
 RESTARTS = 6
 """Failed starts in a row after which a replica is given up."""
@@ -170,6 +172,9 @@ class HostedReplica:
         self._post((number, request, suspect))
         try:
             return await future
+        except asyncio.CancelledError:
+            self._post((number, None, False))
+            raise
         finally:
             self.load -= 1
             self._waiting.pop(number, None)

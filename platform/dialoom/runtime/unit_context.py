@@ -128,6 +128,8 @@ class UnitContext:
         limit_s = self._limits.unit_s
         if limit_s is None:
             return await self._client.call(engine, request, ids)
+        if late := self._client.late(engine, request, ids):
+            raise late
         left_s = self._started + limit_s - time.monotonic()
         if left_s > 0:
             with contextlib.suppress(TimeoutError):

@@ -187,7 +187,7 @@ class Worker:
                 engine = plugin.create(config, replica=i)
                 gate = Gate(spec.in_flight_in(*self._place), adaptive=spec.adaptive)
                 replicas.append(LocalReplica(f"{name}/{i}", engine, gate))
-        return Pool(spec.identity, replicas, price=spec.price)
+        return Pool(spec.identity, replicas, price=spec.price, replays=bool(spec.sources))
 
     async def exchange(self, leases: Sequence[Lease], *, drain: Outcome | None = None) -> Report:
         """Take ``leases``; report as soon as there is room for more, something failed, or half a second went by.
@@ -306,11 +306,13 @@ class Worker:
     def _decide(self) -> None:
         """End the units in doubt: an engine refused their calls, and has answered no other so far.
 
-        They stand as they are once it answers, or nothing else runs. Where the run stops they are owed, for it may be
-        the engine's settings that are wrong.
+        They stand as they are once it answers, or nothing else runs and its words mean these calls only. Where the run
+        stops they are owed, for it may be the engine's settings that are wrong.
         """
         assert self._client is not None
         doubtful, self._doubtful = self._doubtful, []
+        if not self._running and self._report.fatal is None:
+            self._report.fatal = self._client.unsure(name for _, context, _ in doubtful for name in context.refused_by)
         fatal = self._report.fatal
         for key, context, extra in doubtful:
             if fatal is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,41 @@ def unknown_field() -> RequestRefused:
     return RequestRefused("HTTP 400: no 'max_tokens'", where="http://x", hint=HINT)
 
 
-def test_a_forbidden_call_of_an_engine_that_never_answered_is_the_engines(tmp_path: Path) -> None:
-    assert ends(client(tmp_path, Told(forbidden())), ["a"]) == [EngineRefused]
+def test_forbidden_calls_of_an_engine_that_never_answered_are_the_engines(tmp_path: Path) -> None:
+    made = client(tmp_path, Told(forbidden()))
+    assert ends(made, texts(REFUSED_IN_A_ROW)) == [*[RequestRefused] * (REFUSED_IN_A_ROW - 1), EngineRefused]
+    assert "403" in str(made.unsure(["e"]))
+
+
+def test_a_forbidden_call_before_the_first_answer_may_be_its_own(tmp_path: Path) -> None:
+    made = client(tmp_path, Told(forbidden(), "ok"))
+    assert ends(made, ["a"]) == [RequestRefused]
+    assert made.doubtful(["e"])
+    assert made.unsure(["e"])
+    assert ends(made, ["b"]) == [Answer]
+    assert not made.doubtful(["e"])
+    assert not made.unsure(["e"])
+
+
+@pytest.mark.parametrize("refusal", [forbidden, unknown_field])
+def test_an_engine_whose_first_answers_are_slow_does_not_refuse_everything(
+    tmp_path: Path, refusal: Callable[[], Exception]
+) -> None:
+    """One of two methods asks what is refused at once, while the first answer to the other is on its way."""
+    engine = Told(*[refusal()] * 2 * REFUSED_IN_A_ROW, "slow")
+    made = client(tmp_path, engine)
+
+    async def run() -> list[type]:
+        hold = engine.hold = asyncio.Event()
+        slow = asyncio.create_task(ask(made, "slow"))
+        await asyncio.sleep(0)
+        engine.hold = None
+        quick = [asyncio.create_task(ask(made, text)) for text in texts(2 * REFUSED_IN_A_ROW)]
+        found = [type(e) for e in await asyncio.gather(*quick, return_exceptions=True)]
+        hold.set()
+        return [*found, type(await slow)]
+
+    assert asyncio.run(run()) == [*[RequestRefused] * 2 * REFUSED_IN_A_ROW, Answer]
 
 
 def test_a_forbidden_call_of_an_engine_that_answers_is_its_own(tmp_path: Path) -> None:
@@ -101,7 +135,9 @@ def test_a_replica_that_never_answered_is_wrong_beside_one_that_does(tmp_path: P
         under_way = asyncio.create_task(ask(made, "more of a", "a"))
         await asyncio.sleep(0)
         try:
-            await ask(made, "b", "b")
+            for text in texts(REFUSED_IN_A_ROW):
+                with contextlib.suppress(RequestRefused):
+                    await ask(made, text, text)
         finally:
             good.hold.set()
             await under_way

@@ -61,7 +61,10 @@ def test_what_is_done_is_passed_over_a_little_at_a_time(
     assert feed.take(5) == []
     assert feed.read < 5
     assert (feed.searching, feed.empty) == (True, False)
+    assert feed.owes()
     assert [lease.units[0].dialogue_id for lease in everything(feed)] == ["d19"]
+    again.begin_read()
+    assert not Feed(plan, iter(items[:19]), again).owes()
     assert (feed.searching, feed.empty) == (False, True)
     again.close()
 

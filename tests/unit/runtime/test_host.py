@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,3 +58,25 @@ def test_an_engine_without_calls_may_be_silent(ended: asyncio.Event, tmp_path: P
         return answer
 
     assert asyncio.run(run()).text
+
+
+async def settle() -> None:
+    """Let every task go as far as it can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_given_up(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = hosted(math.inf, model=str(tmp_path / "hung"))
+        waiting = [asyncio.create_task(made.exchange("w", [(0, REQUEST, False)]))]
+        await settle()
+        assert made._computing == 1
+        waiting.append(asyncio.create_task(made.exchange("w", [(0, None, False), (7, None, False)])))
+        await settle()
+        assert made._computing == 0
+        assert not made._under_way
+        for task in waiting:
+            task.cancel()
+
+    asyncio.run(run())

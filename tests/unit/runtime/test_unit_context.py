@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def make(tmp_path: Path) -> Make:
         folder = RunFolder(tmp_path / "run")
         folder.make()
         engine = Told(*words)
-        pools = {"main": Pool(engine.identity, [LocalReplica("main/0", engine, Gate(9))])}
+        pools = {"main": Pool(engine.identity, [LocalReplica("main/0", engine, Gate(9))], replays=sources)}
         log = CallLog(folder, "again", [folder]) if sources else CallLog(folder, "s")
         client = EngineClient(pools, log, max_attempts=2, backoff_s=0.0, seed=0)
         unit = UnitKey(dialogue.dialogue_id, "tiny", "", trial)
@@ -250,12 +251,17 @@ def test_the_limit_of_time_ends_the_wait_for_an_answer_and_replays_end_there_too
     run(wait())
     assert len(slow.engine.calls) == 1  # type: ignore[attr-defined]
     assert [c["error"][:6] for c in rows(slow)["calls"]] == ["limit:", "limit:"]
-    replay = make(NotRecorded("asked"), sources=True)
+    replay = make(NotRecorded("asked"), sources=True, limits={"unit_s": 60.0})
     for text in ("one", "two"):
         with pytest.raises(LimitReached, match="are used up"):
             run(ask(replay, text))
     with pytest.raises(NotRecorded):
         run(ask(replay, "three"))
+    other = make(
+        NotRecorded("asked"), sources=True, limits={"unit_s": 60.0}, dialogue=replace(DIALOGUE, dialogue_id="e")
+    )
+    with pytest.raises(NotRecorded):
+        run(ask(other, "one"))
 
 
 def test_vectors(make: Make) -> None:
