@@ -236,9 +236,9 @@ class EngineClient:
         """Whether one of them has refused calls of this worker, and answered none."""
         return any(self._pools[engine].doubtful for engine in engines)
 
-    def unsure(self, engines: Iterable[str]) -> EngineRefused | None:
-        """A refusal by one of them that may be meant for all calls, where it has answered none."""
-        return next((error for engine in engines if (error := self._pools[engine].unsure)), None)
+    def unsure(self) -> EngineRefused | None:
+        """A refusal that may be meant for all calls, by an engine that has answered none."""
+        return next((pool.unsure for pool in self._pools.values() if pool.unsure), None)
 
     def model(self, engine: str) -> str:
         """Name of the model behind an engine."""

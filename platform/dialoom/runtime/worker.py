@@ -312,7 +312,7 @@ class Worker:
         assert self._client is not None
         doubtful, self._doubtful = self._doubtful, []
         if not self._running and self._report.fatal is None:
-            self._report.fatal = self._client.unsure(name for _, context, _ in doubtful for name in context.refused_by)
+            self._report.fatal = self._client.unsure()
         fatal = self._report.fatal
         for key, context, extra in doubtful:
             if fatal is not None:
