@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from dialoom.bench.data import write_data
+from dialoom.errors import StorageError
 from dialoom.outcome import Outcome
 from dialoom.runtime.folder import RunFolder
 from dialoom.runtime.parts import decode
@@ -216,6 +217,9 @@ def done_again(folder: RunFolder) -> int:
     """Finished rows in the parts of a run, without the first of each unit."""
     keys: list[str] = []
     for name in folder.names("parts", ".part"):
-        rows = decode((folder.path / name).read_bytes(), ["dialogues"])["dialogues"].to_pylist()
+        try:
+            rows = decode((folder.path / name).read_bytes(), ["dialogues"])["dialogues"].to_pylist()
+        except StorageError:  # torn: no unit of it counts
+            continue
         keys += [row["dialogue_id"] for row in rows if not Outcome(row["outcome"]).owed]
     return len(keys) - len(set(keys))

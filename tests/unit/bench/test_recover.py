@@ -22,6 +22,7 @@ def test_finished_units_of_several_parts_count_once_each(tmp_path: Path) -> None
         assert done_again(folder) == 0
         rows = [UnitKey(d, "m", "", 0)._asdict() | {"outcome": outcome.value} for d, outcome in found]
         folder.put(parts.part_name(epoch, "w0", 0), parts.encode(parts.batches({"dialogues": rows})))
+    folder.put(parts.part_name(9, "w0", 0), b"torn")
     assert done_again(folder) == 1
 
 
