@@ -10,7 +10,7 @@ import pytest
 
 from dialoom.calls import prune
 from dialoom.engine import Response
-from dialoom.errors import RequestRefused
+from dialoom.errors import RequestRefused, RunRefused
 from dialoom.paid import paid_usage
 from dialoom.runtime.calllog import CallLog
 from dialoom.runtime.folder import RunFolder
@@ -47,6 +47,15 @@ PAID = {"a": {name: 3 * figure for name, figure in ONCE.items()}, "b": ONCE}
 
 def test_every_record_was_paid_once_by_the_engine_it_names(folder: RunFolder) -> None:
     assert paid_usage(folder) == PAID
+
+
+def test_a_run_that_is_not_complete_is_not_pruned(folder: RunFolder) -> None:
+    """Its traces do not have all calls yet."""
+    before = folder.sizes("calls", ".calls")
+    folder.put_json("run.json", {"status": "stopped"})
+    with pytest.raises(RunRefused, match="not complete"):
+        prune(folder)
+    assert folder.sizes("calls", ".calls") == before
 
 
 def test_pruning_forgets_answers_and_no_payment(folder: RunFolder) -> None:
