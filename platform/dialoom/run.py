@@ -249,7 +249,7 @@ class _Session:
         whole.outcomes.update(stage.outcomes)
         whole.counts.update(stage.counts)
         self.engines |= driver.engines
-        self.limits.end_stage(stage, sum(e["gpu_usd"] for e in driver.engine_time.values()))
+        self.limits.end_stage(stage, driver.engine_time.gpu_usd)
 
 
 def _finish(result: RunResult, plan: Plan, gone: list[str]) -> None:

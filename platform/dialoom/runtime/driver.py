@@ -75,8 +75,7 @@ class Driver:
         self.ending = Ending.DONE
         self.error: DialoomError | None = None
         self.engines: dict[str, list[dict[str, Any]]] = {}
-        self.engine_time: dict[str, dict[str, float]] = {}
-        self._up = EngineTime(folder, epoch, plan.engines)
+        self.engine_time = EngineTime(folder, epoch, plan.engines)
         self._plan = plan
         self._folder = folder
         self._feed = feed
@@ -102,7 +101,7 @@ class Driver:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
-        beside = [asyncio.create_task(self._watch()), asyncio.create_task(self._up.keep_written())]
+        beside = [asyncio.create_task(self._watch()), asyncio.create_task(self.engine_time.keep_written())]
         try:
             self.progress.phase = "loading engines"
             self._make_hosts()
@@ -116,8 +115,7 @@ class Driver:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
             self._kill()
-            self._up.end()
-            self.engine_time = self._up.figures()
+            self.engine_time.end()
 
     def stop(self, ending: Ending, error: DialoomError | None = None) -> None:
         """Stop in good order; the first reason counts."""
@@ -144,11 +142,10 @@ class Driver:
             self.stop(Ending.WORKERS, EngineDown("Ray's own process on this machine (raylet) has ended", hint=hint))
 
     def _check_limits(self) -> None:
-        gpu_usd = sum(e["gpu_usd"] for e in self._up.figures().values())
         if self.progress.phase == "closing":
             return
         reached = self._limits.reached if self.progress.phase == "running" else self._limits.spent
-        if met := reached(self.progress, time.monotonic(), gpu_usd):
+        if met := reached(self.progress, time.monotonic(), self.engine_time.gpu_usd):
             self.stop(*met)
 
     async def _watch(self) -> None:
@@ -207,7 +204,7 @@ class Driver:
             )
             self._hosts[name] = []
             for i in range(spec.replicas):
-                self._up.asked(name, i)
+                self.engine_time.asked(name, i)
                 self._hosts[name].append(actor.remote(spec.use, dict(spec.settings), i, spec.in_flight, silence_s))
 
     async def _index_calls(self) -> None:
@@ -488,7 +485,7 @@ class Driver:
             for i, host in enumerate(hosts):
                 with contextlib.suppress(RayError, TimeoutError):
                     await asyncio.wait_for(host.close.remote(), CLOSE_S)
-                self._up.closed(name, i)
+                self.engine_time.closed(name, i)
 
     def _kill(self) -> None:
         import ray

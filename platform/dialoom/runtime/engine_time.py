@@ -69,6 +69,11 @@ class EngineTime:
             found[name] = {"replica_s": replica_s, "gpu_s": gpu_s, "gpu_usd": gpu_usd}
         return found
 
+    @property
+    def gpu_usd(self) -> float:
+        """What the GPUs of this stage cost so far."""
+        return sum(figures["gpu_usd"] for figures in self.figures().values())
+
     def write(self) -> None:
         """Write the session's time so far. A failure is logged: the next write holds it too."""
         with self._writing:

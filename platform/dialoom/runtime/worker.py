@@ -311,9 +311,7 @@ class Worker:
         """
         assert self._client is not None
         doubtful, self._doubtful = self._doubtful, []
-        if not self._running and self._report.fatal is None:
-            self._report.fatal = self._client.unsure()
-        fatal = self._report.fatal
+        fatal = self._report.fatal = self._report.fatal or (None if self._running else self._client.unsure())
         for key, context, extra in doubtful:
             if fatal is not None:
                 self._end(key, context, Outcome.INFRASTRUCTURE, fatal, extra)

@@ -35,13 +35,6 @@ def watch() -> Watch:
     return Watch()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    made = RunFolder(tmp_path / "run")
-    made.make()
-    return made
-
-
 def test_each_replica_counts_from_asked_for_to_closed(folder: RunFolder, watch: Watch) -> None:
     up = EngineTime(folder, 1, ENGINES, watch)
     up.asked("small", 0)

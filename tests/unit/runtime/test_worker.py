@@ -28,13 +28,6 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_settle", lambda: None)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    made = RunFolder(tmp_path / "run")
-    made.make()
-    return made
-
-
 def lease(plan: Plan, dialogue_id: str) -> Lease:
     dialogue = Dialogue(dialogue_id, (Turn(Speaker.USER, f"{dialogue_id} speaks"),))
     return Lease(dialogue.to_json(), tuple(plan.units(dialogue_id)), dialogue.content_hash())
